@@ -18,6 +18,7 @@
 #include <string_view>
 
 #include "mojo/device_ptr.h"
+#include "mojo/host_task.h"
 #include "mojo/status.h"
 
 namespace mojo::driver {
@@ -92,15 +93,7 @@ struct QueueOptions {
   FailureSink* failures = nullptr;  // outlives the queue; may be null (failures are then logged)
 };
 
-// A piece of host code on a queue. Exactly one of run and drop is called, exactly once, and consumes `state`.
-// `run` is called on a driver thread once all work before it is done, must not call the device API, and its
-// failure goes to the FailureSink. `drop` is called instead when the work will never run (shutdown, lost device).
-struct HostTask {
-  Status (*run)(void* state) noexcept = nullptr;
-  void (*drop)(void* state) noexcept = nullptr;  // may be null: nothing to release
-  void* state = nullptr;
-  const char* name = "host task";  // static storage; for traces and error texts
-};
+using mojo::HostTask;  // `run` is called inside a HostTaskScope; its failure goes to the FailureSink
 
 enum class CopyKind : std::uint8_t { host_to_device, device_to_host, device_to_device };
 
