@@ -23,9 +23,16 @@ struct MemoryStatistics {
   std::int64_t num_device_alloc = 0, num_device_free = 0, max_split_size = -1;
 };
 
+// Microseconds spent in calls of the driver.
+struct DurationStatistic {
+  std::int64_t total = 0, max = 0, min = 0, count = 0;
+};
+
+// As at::HostStats.
 struct PinnedStatistics {
-  Statistic allocation, segment, active;                               // counts
-  Statistic allocated_bytes, reserved_bytes, active_bytes;             // bytes
+  Statistic active_requests, active_bytes;   // blocks handed out, or freed but still used by queued work
+  Statistic allocations, allocated_bytes;    // blocks got from the driver, cached ones included
+  DurationStatistic host_alloc_time, host_free_time;
   std::int64_t num_host_alloc = 0, num_host_free = 0;
 };
 
