@@ -27,14 +27,14 @@ function(mojo_read_layers)
 endfunction()
 mojo_read_layers()
 
-# base -> mojo_base, drivers/host -> mojo_drivers_host, . -> mojo_library
+# base -> mojo_layer_base, drivers/host -> mojo_layer_drivers_host, . -> mojo_layer_library
 function(mojo_layer_target layer out)
   if(layer STREQUAL ".")
     set(name library)
   else()
     string(REPLACE "/" "_" name "${layer}")
   endif()
-  set(${out} "mojo_${name}" PARENT_SCOPE)
+  set(${out} "mojo_layer_${name}" PARENT_SCOPE)
 endfunction()
 
 # Links `file` at its place below the link folder `dir`.
