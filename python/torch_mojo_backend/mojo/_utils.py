@@ -1,0 +1,37 @@
+"""How a device argument becomes a device index, by the rules of torch's own device modules."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import torch
+
+from torch_mojo_backend._registration import DEVICE_TYPE
+
+DeviceLike: TypeAlias = "torch.device | str | int | None"
+
+
+def _get_device_index(device: DeviceLike, optional: bool = False, allow_cpu: bool = False) -> int:
+    """The index of ``device``.
+
+    A device without an index, or None, is the current device if ``optional``, else a ValueError; another device type is
+    a ValueError too (-1 for the CPU if ``allow_cpu``). Whether the index exists is checked where it is used.
+    """
+    if isinstance(device, bool):
+        raise TypeError(f"expected a device, a string or an index, got {device!r}")
+    if isinstance(device, int):
+        return device
+    if isinstance(device, str):
+        device = torch.device(device)
+    if isinstance(device, torch.device):
+        if device.type == "cpu" and allow_cpu:
+            return -1
+        if device.type != DEVICE_TYPE:
+            raise ValueError(f"expected a {DEVICE_TYPE} device, got {device}")
+        if device.index is not None:
+            return device.index
+    elif device is not None:
+        raise TypeError(f"expected a device, a string or an index, got {device!r}")
+    if not optional:
+        raise ValueError(f"expected a {DEVICE_TYPE} device with an index, got {device}")
+    return torch.accelerator.current_device_index()
