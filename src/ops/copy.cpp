@@ -1,0 +1,84 @@
+#include "ops/copy.h"
+
+#include <ATen/ExpandUtils.h>
+#include <ATen/MemoryOverlap.h>
+#include <ATen/ops/real.h>
+#include <c10/util/Exception.h>
+
+#include "ops/copy_paths.h"
+#include "ops/resize.h"
+
+namespace mojo::ops {
+
+namespace {
+
+bool is_same_view(const at::Tensor& dst, const at::Tensor& src) {
+  return dst.is_same(src) ||
+         (dst.is_alias_of(src) && dst.storage_offset() == src.storage_offset() && dst.strides() == src.strides() &&
+          dst.sizes() == src.sizes() && same_dtype(dst, src));
+}
+
+// The errors of at::copy_ on CPU, in its order.
+void check_copy(const at::Tensor& dst, const at::Tensor& src) {
+  TORCH_CHECK_NOT_IMPLEMENTED(!dst.is_quantized() && !src.is_quantized(),
+                              "mojo backend: quantized tensors are not supported on the device");
+  at::assert_no_internal_overlap(dst);
+  at::assert_no_partial_overlap(dst, src);
+  if (dst.sizes() == src.sizes()) return;
+  const at::DimVector shape = at::infer_size_dimvector(dst.sizes(), src.sizes());
+  TORCH_CHECK(dst.sizes() == shape, "output with shape ", dst.sizes(), " doesn't match the broadcast shape ", shape);
+}
+
+void copy_by_place(const at::Tensor& dst, const at::Tensor& src, bool non_blocking) {
+  const bool dst_on_device = dst.is_privateuseone();
+  const bool src_on_device = src.is_privateuseone();
+  if (dst_on_device && src_on_device) {
+    if (dst.device() == src.device())
+      copy_within_device(dst, src);
+    else
+      copy_between_devices(dst, src);
+  } else if (dst_on_device && src.is_cpu()) {
+    copy_host_to_device(dst, src, non_blocking);
+  } else if (src_on_device && dst.is_cpu()) {
+    copy_device_to_host(dst, src, non_blocking);
+  } else {
+    // An accelerator of the torch build itself. Its streams are not ours to order: by way of the CPU, and blocking.
+    dst.copy_(src.to(at::kCPU), /*non_blocking=*/false);
+  }
+}
+
+at::Tensor copy_from(const at::Tensor& src, const at::Tensor& dst, bool non_blocking) {
+  copy_into(dst, src, non_blocking);
+  return dst;
+}
+
+at::Tensor copy_from_and_resize(const at::Tensor& src, const at::Tensor& dst) {
+  if (dst.is_privateuseone())
+    resize_in_place(dst, src.sizes());
+  else
+    dst.resize_(src.sizes());
+  copy_into(dst, src, /*non_blocking=*/false);
+  return dst;
+}
+
+}  // namespace
+
+void copy_into(const at::Tensor& dst, const at::Tensor& src, bool non_blocking) {
+  if (is_same_view(dst, src)) return;
+  check_copy(dst, src);
+  if (dst.numel() == 0) return;
+  if (src.is_complex() && !dst.is_complex() && dst.scalar_type() != at::kBool) {
+    // Said here and not by the kernel, whose thread has no Python to warn in.
+    TORCH_WARN_ONCE("Casting complex values to real discards the imaginary part");
+    copy_by_place(dst, at::real(src), non_blocking);
+    return;
+  }
+  copy_by_place(dst, src, non_blocking);
+}
+
+void register_copies(torch::Library& library) {
+  library.impl("_copy_from", TORCH_FN(copy_from));
+  library.impl("_copy_from_and_resize", TORCH_FN(copy_from_and_resize));
+}
+
+}  // namespace mojo::ops

@@ -1,0 +1,103 @@
+// Copies within a device and between devices.
+#include "mojo/device_context.h"
+#include "ops/copy_paths.h"
+#include "ops/factories.h"
+#include "ops/host_alias.h"
+#include "torch_backend/current.h"
+#include "torch_backend/errors.h"
+
+namespace mojo::ops {
+
+namespace {
+
+// Later work of `later` runs after all that `earlier` has queued so far. A device without events has one stream, and
+// waits on the host.
+void order_after(DeviceStream later, DeviceStream earlier) {
+  const auto has_events = [](DeviceStream stream) {
+    return torch_backend::context(static_cast<c10::DeviceIndex>(stream.device_index())).has(Feature::events);
+  };
+  if (has_events(later) && has_events(earlier))
+    later.enqueue_wait_for(earlier);
+  else
+    earlier.synchronize();
+}
+
+// A linear copy that is ordered on both devices' current streams.
+void transfer(const at::Tensor& dst, const at::Tensor& src) {
+  torch_backend::translated([&] {
+    const DeviceStream to = torch_backend::current_stream(dst.device().index());
+    const DeviceStream from = torch_backend::current_stream(src.device().index());
+    order_after(to, from);
+    to.copy_device_to_device(target_ptr(dst), source_ptr(src), bytes_of(dst), src.device().index());
+    order_after(from, to);  // else the source's memory could be overwritten, or freed and reused, before it is read
+  });
+}
+
+bool same_strides(const at::Tensor& a, const at::Tensor& b) {
+  for (std::int64_t dim = 0; dim < a.dim(); ++dim)
+    if (a.size(dim) != 1 && a.stride(dim) != b.stride(dim)) return false;
+  return true;
+}
+
+}  // namespace
+
+bool same_dtype(const at::Tensor& a, const at::Tensor& b) noexcept {
+  return a.scalar_type() == b.scalar_type() && a.is_conj() == b.is_conj() && a.is_neg() == b.is_neg();
+}
+
+bool same_layout(const at::Tensor& a, const at::Tensor& b) {
+  if (a.sizes() != b.sizes()) return false;
+  if (a.is_contiguous() && b.is_contiguous()) return true;
+  return a.is_non_overlapping_and_dense() && same_strides(a, b);
+}
+
+void enqueue_conversion(DeviceStream stream, const at::Tensor& dst, const at::Tensor& src) {
+  enqueue_cpu_task(stream, "copy_", [to = TensorDescriptor(dst), from = TensorDescriptor(src)] {
+    as_cpu(to).copy_(as_cpu(from));
+  });
+}
+
+at::Tensor temporary_like(const at::Tensor& like, c10::DeviceIndex index) {
+  if (!like.is_non_overlapping_and_dense()) return empty_contiguous(like.sizes(), like.scalar_type(), index);
+  at::Tensor result = empty_strided(like.sizes(), like.strides(), like.scalar_type(), index);
+  result._set_conj(like.is_conj());
+  result._set_neg(like.is_neg());
+  return result;
+}
+
+at::Tensor converted_for(const at::Tensor& dst, const at::Tensor& src) {
+  if (is_linear(dst, src)) return src;
+  if (!dst.is_non_overlapping_and_dense() && src.is_contiguous() && src.sizes() == dst.sizes() &&
+      src.scalar_type() == dst.scalar_type() && !src.is_conj() && !src.is_neg())
+    return src;
+  const c10::DeviceIndex index = src.device().index();
+  at::Tensor converted = temporary_like(dst, index);
+  enqueue_conversion(torch_backend::current_stream(index), converted, src);
+  return converted;
+}
+
+void copy_within_device(const at::Tensor& dst, const at::Tensor& src) {
+  const DeviceStream stream = torch_backend::current_stream(dst.device().index());
+  if (!is_linear(dst, src)) {
+    enqueue_conversion(stream, dst, src);
+    return;
+  }
+  const DevicePtr to = target_ptr(dst), from = source_ptr(src);
+  if (to == from) return;
+  torch_backend::translated([&] { stream.copy_device_to_device(to, from, bytes_of(dst)); });
+}
+
+void copy_between_devices(const at::Tensor& dst, const at::Tensor& src) {
+  // Converted on the source's device; a destination with gaps is filled from a temporary beside it.
+  const at::Tensor converted = converted_for(dst, src);
+  if (is_linear(dst, converted)) {
+    transfer(dst, converted);
+    return;
+  }
+  const c10::DeviceIndex to = dst.device().index();
+  const at::Tensor arrived = temporary_like(converted, to);
+  transfer(arrived, converted);
+  enqueue_conversion(torch_backend::current_stream(to), dst, arrived);
+}
+
+}  // namespace mojo::ops

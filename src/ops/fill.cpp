@@ -1,0 +1,91 @@
+#include "ops/fill.h"
+
+#include <ATen/Dispatch_v2.h>
+#include <ATen/ops/fill.h>
+#include <c10/util/Exception.h>
+
+#include <cstdint>
+#include <cstring>
+
+#include "mojo/device_stream.h"
+#include "ops/copy.h"
+#include "ops/host_alias.h"
+#include "torch_backend/current.h"
+#include "torch_backend/errors.h"
+
+namespace mojo::ops {
+
+namespace {
+
+struct Pattern {
+  std::uint64_t bits = 0;
+  unsigned width = 0;  // bytes; 0: the value is wider than a queue can fill with
+};
+
+template <class T>
+Pattern pattern_of(T value) {
+  Pattern pattern;
+  if constexpr (sizeof(T) <= sizeof(pattern.bits)) {
+    std::memcpy(&pattern.bits, &value, sizeof(T));
+    pattern.width = sizeof(T);
+  } else {
+    static_assert(sizeof(T) == 2 * sizeof(pattern.bits));
+    std::uint64_t halves[2];
+    std::memcpy(halves, &value, sizeof(T));
+    if (halves[0] == halves[1]) pattern = {halves[0], sizeof(pattern.bits)};
+  }
+  return pattern;
+}
+
+// Raises what CPU raises for a value that `dtype` cannot hold.
+Pattern pattern_of(const at::Scalar& value, at::ScalarType dtype) {
+  return AT_DISPATCH_V2(dtype, "fill_cpu", AT_WRAP([&] { return pattern_of(value.to<scalar_t>()); }),
+                        AT_EXPAND(AT_ALL_TYPES_AND_COMPLEX), AT_EXPAND(AT_BAREBONES_UNSIGNED_TYPES),
+                        AT_EXPAND(AT_FLOAT8_TYPES), at::kHalf, at::kBFloat16, at::kBool, at::kComplexHalf);
+}
+
+at::Tensor& fill_scalar(at::Tensor& self, const at::Scalar& value) {
+  fill(self, value);
+  return self;
+}
+
+at::Tensor& fill_tensor(at::Tensor& self, const at::Tensor& value) {
+  TORCH_CHECK(value.dim() == 0, "fill_ only supports 0-dimension value tensor but got tensor with ", value.dim(),
+              " dimensions.");
+  if (value.device() != self.device())
+    fill(self, value.item());
+  else if (self.is_alias_of(value))
+    copy_into(self, value.clone(), /*non_blocking=*/true);  // the fill would change it while it is read
+  else
+    copy_into(self, value, /*non_blocking=*/true);
+  return self;
+}
+
+at::Tensor& zero(at::Tensor& self) {
+  fill(self, 0);
+  return self;
+}
+
+}  // namespace
+
+void fill(const at::Tensor& tensor, const at::Scalar& value) {
+  const Pattern pattern = pattern_of(value, tensor.scalar_type());
+  if (tensor.numel() == 0) return;
+  const DeviceStream stream = torch_backend::current_stream(tensor.device().index());
+  if (pattern.width != 0 && tensor.is_non_overlapping_and_dense() && !tensor.is_conj() && !tensor.is_neg()) {
+    torch_backend::translated([&] {
+      stream.fill(DevicePtr::from_opaque(tensor.mutable_data_ptr()),
+                  static_cast<std::uint64_t>(tensor.numel()) * tensor.itemsize(), pattern.bits, pattern.width);
+    });
+    return;
+  }
+  enqueue_cpu_task(stream, "fill_", [target = TensorDescriptor(tensor), value] { as_cpu(target).fill_(value); });
+}
+
+void register_fill(torch::Library& library) {
+  library.impl("fill_.Scalar", TORCH_FN(fill_scalar));
+  library.impl("fill_.Tensor", TORCH_FN(fill_tensor));
+  library.impl("zero_", TORCH_FN(zero));
+}
+
+}  // namespace mojo::ops
