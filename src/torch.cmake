@@ -1,15 +1,15 @@
 # libtorch_mojo (the torch glue and the ops) and the Python module `_C`.
 
 file(GLOB_RECURSE glue CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/torch_backend/*.cpp")
-list(FILTER glue EXCLUDE REGEX "/torch_backend/python/")
 file(GLOB_RECURSE ops CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/ops/*.cpp")
-file(GLOB module CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/torch_backend/python/*.cpp")
+file(GLOB module CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/python/*.cpp")
 if(NOT glue)
   return()
 endif()
 
 mojo_layer_includes(torch_backend glue_includes)
 mojo_layer_includes(ops ops_includes)
+mojo_layer_includes(python python_includes)
 
 # Headers that nearly every file of the two includes: parsing them is most of the time of a compilation.
 set(torch_objects)
@@ -44,7 +44,7 @@ if(module)
     LIBRARY_OUTPUT_DIRECTORY "${package_dir}"
     BUILD_WITH_INSTALL_RPATH ON
     INSTALL_RPATH "$ORIGIN/lib;$ORIGIN/../torch/lib")
-  target_include_directories(mojo_python PRIVATE ${ops_includes} ${glue_includes})
+  target_include_directories(mojo_python PRIVATE ${python_includes})
   target_compile_definitions(mojo_python PRIVATE TORCH_EXTENSION_NAME=_C)
   target_link_libraries(mojo_python PRIVATE mojo_compile_torch torch_mojo mojo_runtime torch_python)
   install(TARGETS mojo_python LIBRARY DESTINATION torch_mojo_backend COMPONENT python)

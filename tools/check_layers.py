@@ -2,7 +2,7 @@
 """Checks that each line of src/ and include/ is in its room.
 
 Includes follow the edges of cmake/layers.txt; a vendor's names stay in that vendor's driver, the environment in
-src/base/env*, torch in torch_backend and ops, Python in torch_backend/python; only src/drivers/builtin.cpp names drivers;
+src/base/env*, torch in torch_backend, ops and python, Python in python; only src/drivers/builtin.cpp names drivers;
 each header opens by saying what it is, how it orders, which threads may use it and how it fails.
 
     python tools/check_layers.py [ROOT]
@@ -23,6 +23,7 @@ ENVIRONMENT = re.compile(r"\b(?:secure_)?getenv\b|\b(?:un)?setenv\b|\bputenv\b|\
 TORCH_NAMES = re.compile(r"\b(?:at|c10|torch)::")
 TORCH_HEADERS = re.compile(r"^(?:ATen|c10|torch|caffe2)/")
 PYTHON_HEADERS = re.compile(r"^(?:Python\.h|pybind11/|torch/csrc/(?:Generator|Stream|Event|Exceptions|utils/pybind)\b)")
+TORCH_LAYERS = ("torch_backend", "ops", "python")
 OPENING_WORDS = ("What it is", "Ordering", "Threads", "Errors")
 OPENING_LINES = 24
 
@@ -153,17 +154,17 @@ class Checker:
             self.one_include(path, where, layer, line, header)
         if not where.startswith("base/env"):
             self.names(path, code, ENVIRONMENT, "outside src/base/env*: settings are read in one place")
-        if layer not in ("torch_backend", "ops"):
-            self.names(path, code, TORCH_NAMES, "outside src/torch_backend and src/ops")
+        if layer not in TORCH_LAYERS:
+            self.names(path, code, TORCH_NAMES, f"outside {', '.join('src/' + layer for layer in TORCH_LAYERS)}")
         for pattern, home in VENDOR_NAMES.items():
             if layer != home:
                 self.names(path, code, pattern, f"outside src/{home}")
 
     def one_include(self, path: pathlib.Path, where: str, layer: str, line: int, header: str) -> None:
-        if TORCH_HEADERS.match(header) and layer not in ("torch_backend", "ops"):
-            self.report(path, line, f"{header} outside src/torch_backend and src/ops")
-        if PYTHON_HEADERS.match(header) and not where.startswith("torch_backend/python/"):
-            self.report(path, line, f"{header} outside src/torch_backend/python")
+        if TORCH_HEADERS.match(header) and layer not in TORCH_LAYERS:
+            self.report(path, line, f"{header} outside {', '.join('src/' + layer for layer in TORCH_LAYERS)}")
+        if PYTHON_HEADERS.match(header) and layer != "python":
+            self.report(path, line, f"{header} outside src/python")
         uses = self.layers.uses[layer]
         if header.startswith("mojo/"):
             if "public" not in uses and header not in self.layers.leaf:

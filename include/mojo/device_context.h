@@ -97,6 +97,9 @@ class MOJO_API DeviceContext {
   void* find_allocation(DevicePtr ptr) const noexcept;
   // Start of the allocation of `handle`.
   static DevicePtr allocation_ptr(void* handle) noexcept;
+  // Its size as the allocator counts it (allocated_bytes), and the index of its device.
+  static std::uint64_t allocation_bytes(void* handle) noexcept;
+  static int allocation_device(void* handle) noexcept;
 
   MemoryStatistics memory_statistics() const;
   void reset_peak_statistics() const;

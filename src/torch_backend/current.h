@@ -55,7 +55,7 @@ MOJO_API c10::DeviceIndex device_count();
 c10::DeviceIndex device_count_or_zero() noexcept;
 
 // `index` itself, or the current device for -1. Throws if there is no such device.
-c10::DeviceIndex checked_device(c10::DeviceIndex index);
+MOJO_API c10::DeviceIndex checked_device(c10::DeviceIndex index);
 
 inline c10::DeviceIndex current_device() noexcept { return detail::thread_state.device; }
 MOJO_API void set_current_device(c10::DeviceIndex index);
@@ -89,6 +89,6 @@ inline c10::Stream to_c10(DeviceStream stream) noexcept {
 }
 
 // The stream that a c10::Stream names; throws for an id that no stream of the device has, and for another device type.
-DeviceStream from_c10(const c10::Stream& stream);
+MOJO_API DeviceStream from_c10(const c10::Stream& stream);
 
 }  // namespace mojo::torch_backend

@@ -24,6 +24,9 @@ c10::DataPtr allocate(std::size_t bytes, c10::DeviceIndex index);
 // is not ours is left alone. The DataPtr may be a view's, a wrapper's or empty.
 void record_stream(const c10::DataPtr& data, DeviceStream stream);
 
+// The device whose memory `ptr` points into, -1 if it is none's. Opens no device.
+c10::DeviceIndex find_device(const void* ptr) noexcept;
+
 // The process's one allocator; lives as long as the process.
 c10::DeviceAllocator* device_allocator() noexcept;
 

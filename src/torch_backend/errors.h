@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "mojo/error.h"
+#include "mojo/export.h"
 #include "mojo/status.h"
 
 namespace mojo::torch_backend {
@@ -15,10 +16,10 @@ namespace mojo::torch_backend {
 // "mojo backend: " and the text, unless it starts so already.
 std::string prefixed(const std::string& text);
 
-[[noreturn]] void throw_translated(const Error& error);
-[[noreturn]] void throw_translated(const OutOfMemory& error);
+[[noreturn]] MOJO_API void throw_translated(const Error& error);
+[[noreturn]] MOJO_API void throw_translated(const OutOfMemory& error);
 // Throws what `status`, a failure, stands for, translated.
-[[noreturn]] void throw_translated(const Status& status);
+[[noreturn]] MOJO_API void throw_translated(const Status& status);
 
 // Called for a device index outside 0 .. count-1.
 [[noreturn]] void throw_device_out_of_range(int index, int count);
