@@ -68,6 +68,20 @@ DevicePtr DeviceContext::allocation_ptr(void* handle) noexcept {
   return handle == nullptr ? DevicePtr{} : memory::CachingAllocator::address_of(block_of(handle));
 }
 
+std::uint64_t DeviceContext::allocation_bytes(void* handle) noexcept {
+  return handle == nullptr ? 0 : memory::CachingAllocator::allocation_of(*block_of(handle)).bytes;
+}
+
+int DeviceContext::allocation_device(void* handle) noexcept {
+  if (handle == nullptr) return -1;
+  const memory::CachingAllocator* owner = &memory::CachingAllocator::owner_of(block_of(handle));
+  for (int i = 0; i < runtime::Registry::max_devices; ++i) {
+    detail::DeviceState* device = runtime::Registry::instance().opened(i);
+    if (device != nullptr && &device->allocator() == owner) return i;
+  }
+  return -1;
+}
+
 MemoryStatistics DeviceContext::memory_statistics() const {
   const memory::DeviceStatistics s = state_->allocator().statistics();
   MemoryStatistics out;

@@ -90,7 +90,7 @@ def test_this_project_has_no_problems():
         ("include/mojo/a.h", HEADER + "struct A;\n#include <ATen/Tensor.h>\n", "a public header includes ATen/Tensor.h"),
         ("src/runtime/a.cpp", "at::Tensor t;\n", "`at::`"),
         ("src/runtime/a.cpp", "#include <c10/core/Device.h>\n", "c10/core/Device.h outside"),
-        ("src/ops/a.cpp", "#include <Python.h>\n", "Python.h outside src/torch_backend/python"),
+        ("src/ops/a.cpp", "#include <Python.h>\n", "Python.h outside src/python"),
         ("src/runtime/a.cpp", 'auto x = std::getenv("A");\n', "`getenv`"),
         ("src/runtime/a.cpp", "auto r = cuMemAlloc(&p, 1);\n", "`cuMemAlloc` outside src/drivers/cuda"),
         ("src/drivers/host/a.cpp", "hipStream_t s;\n", "`hipStream_t` outside src/drivers/hip"),
