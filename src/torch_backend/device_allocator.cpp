@@ -75,7 +75,9 @@ class DeviceAllocator final : public c10::DeviceAllocator {
   }
   void copy_data(void* dest, const void* src, std::size_t count) const override;
 
+  // Whether there are figures to ask for: in a process forked too late there are none.
   bool initialized() override {
+    if (in_bad_fork()) return false;
     const c10::DeviceIndex count = device_count_or_zero();
     for (int i = 0; i < count; ++i) {
       if (DeviceContext::is_open(i)) return true;
