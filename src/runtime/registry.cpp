@@ -1,5 +1,7 @@
 #include "runtime/registry.h"
 
+#include <vector>
+
 #include "runtime/device_state.h"
 #include "runtime/process_state.h"
 
@@ -82,7 +84,8 @@ void Registry::reset_for_test(std::unique_ptr<driver::Driver> driver, const base
   shut_down();
   const std::lock_guard lock(mutex_);
   for (auto& device : devices_) device.store(nullptr);
-  static_cast<void>(driver_.release());  // NOLINT: states of the old devices still point into it
+  static auto* retired = new std::vector<std::unique_ptr<driver::Driver>>;  // states of old devices still point into them
+  retired->push_back(std::move(driver_));
   settings_ = settings;
   driver_ = std::move(driver);
   count_ = -1;
