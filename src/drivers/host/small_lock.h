@@ -1,0 +1,45 @@
+// What it is: a one-byte lock for sections of a few dozen instructions that never block, call out or allocate much.
+// Ordering: acquire and release, as a mutex. Threads: any. Errors: none.
+#pragma once
+
+#include <sched.h>
+
+#include <atomic>
+
+namespace mojo::host {
+
+inline void cpu_relax() noexcept {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+// Half the cost of std::mutex when free, and a byte instead of forty. A waiter spins briefly, then gives its core away:
+// with few cores the holder may have lost its own.
+class SmallLock {
+ public:
+  void lock() noexcept {
+    if (held_.exchange(true, std::memory_order_acquire)) lock_slow();
+  }
+  void unlock() noexcept { held_.store(false, std::memory_order_release); }
+
+ private:
+  void lock_slow() noexcept {
+    int spins = 0;
+    do {
+      while (held_.load(std::memory_order_relaxed)) {
+        if (++spins < 64) {
+          cpu_relax();
+        } else {
+          sched_yield();
+        }
+      }
+    } while (held_.exchange(true, std::memory_order_acquire));
+  }
+
+  std::atomic<bool> held_{false};
+};
+
+}  // namespace mojo::host
