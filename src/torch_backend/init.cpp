@@ -10,6 +10,7 @@
 #include <mutex>
 
 #include "mojo/process.h"
+#include "torch_backend/autocast.h"
 #include "torch_backend/current.h"
 #include "torch_backend/device_allocator.h"
 #include "torch_backend/errors.h"
@@ -49,6 +50,7 @@ void register_backend() {
   c10::SetAllocator(device_type, device_allocator());
   at::setHostAllocator(device_type, host_allocator());
   at::RegisterPrivateUse1HooksInterface(hooks());
+  register_autocast();
   registered = true;
 }
 

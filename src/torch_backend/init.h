@@ -10,7 +10,7 @@ namespace mojo::torch_backend {
 
 inline constexpr const char* backend_name = "mojo";
 
-// Registers name, guard, hooks, device allocator and pinned allocator.
+// Registers name, guard, hooks, device allocator, pinned allocator and autocast's rules.
 MOJO_API void register_backend();
 
 }  // namespace mojo::torch_backend
