@@ -1,8 +1,14 @@
 // Copies within a device and between devices.
+#include <array>
+#include <cstddef>
+#include <span>
+#include <utility>
+
 #include "mojo/device_context.h"
 #include "ops/copy_paths.h"
 #include "ops/factories.h"
 #include "ops/host_alias.h"
+#include "ops/task.h"
 #include "torch_backend/current.h"
 #include "torch_backend/errors.h"
 
@@ -52,8 +58,15 @@ bool same_layout(const at::Tensor& a, const at::Tensor& b) {
 }
 
 void enqueue_conversion(DeviceStream stream, const at::Tensor& dst, const at::Tensor& src) {
-  enqueue_cpu_task(stream, "copy_", [to = TensorDescriptor(dst), from = TensorDescriptor(src)] {
-    as_cpu(to).copy_(as_cpu(from));
+  TensorDescriptor to(dst), from(src, /*written=*/false);
+  std::array<Access, 2> accesses;  // of device memory: pinned memory is not an observer's business
+  std::size_t count = 0;
+  if (dst.is_privateuseone()) accesses[count++] = to.access(true);
+  if (src.is_privateuseone()) accesses[count++] = from.access(false);
+  torch_backend::translated([&] {
+    enqueue_cpu_task(
+        stream, "aten::copy_", [to = std::move(to), from = std::move(from)] { as_cpu(to).copy_(as_cpu(from)); },
+        std::span<const Access>(accesses.data(), count));
   });
 }
 

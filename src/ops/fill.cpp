@@ -1,15 +1,16 @@
 #include "ops/fill.h"
 
 #include <ATen/Dispatch_v2.h>
-#include <ATen/ops/fill.h>
 #include <c10/util/Exception.h>
 
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include "mojo/device_stream.h"
 #include "ops/copy.h"
 #include "ops/host_alias.h"
+#include "ops/task.h"
 #include "torch_backend/current.h"
 #include "torch_backend/errors.h"
 
@@ -45,7 +46,7 @@ Pattern pattern_of(const at::Scalar& value, at::ScalarType dtype) {
 }
 
 at::Tensor& fill_scalar(at::Tensor& self, const at::Scalar& value) {
-  fill(self, value);
+  fill_with(self, value);
   return self;
 }
 
@@ -53,7 +54,7 @@ at::Tensor& fill_tensor(at::Tensor& self, const at::Tensor& value) {
   TORCH_CHECK(value.dim() == 0, "fill_ only supports 0-dimension value tensor but got tensor with ", value.dim(),
               " dimensions.");
   if (value.device() != self.device())
-    fill(self, value.item());
+    fill_with(self, value.item());
   else if (self.is_alias_of(value))
     copy_into(self, value.clone(), /*non_blocking=*/true);  // the fill would change it while it is read
   else
@@ -62,13 +63,13 @@ at::Tensor& fill_tensor(at::Tensor& self, const at::Tensor& value) {
 }
 
 at::Tensor& zero(at::Tensor& self) {
-  fill(self, 0);
+  fill_with(self, 0);
   return self;
 }
 
 }  // namespace
 
-void fill(const at::Tensor& tensor, const at::Scalar& value) {
+void fill_with(const at::Tensor& tensor, const at::Scalar& value) {
   const Pattern pattern = pattern_of(value, tensor.scalar_type());
   if (tensor.numel() == 0) return;
   const DeviceStream stream = torch_backend::current_stream(tensor.device().index());
@@ -79,7 +80,12 @@ void fill(const at::Tensor& tensor, const at::Scalar& value) {
     });
     return;
   }
-  enqueue_cpu_task(stream, "fill_", [target = TensorDescriptor(tensor), value] { as_cpu(target).fill_(value); });
+  torch_backend::translated([&] {
+    TensorDescriptor target(tensor);
+    const Access access = target.access(true);
+    enqueue_cpu_task(
+        stream, "aten::fill_", [target = std::move(target), value] { as_cpu(target).fill_(value); }, {&access, 1});
+  });
 }
 
 void register_fill(torch::Library& library) {

@@ -10,7 +10,7 @@
 
 namespace mojo::ops {
 
-void fill(const at::Tensor& tensor, const at::Scalar& value);
+void fill_with(const at::Tensor& tensor, const at::Scalar& value);
 
 // fill_.Scalar, fill_.Tensor, zero_.
 void register_fill(torch::Library& library);
