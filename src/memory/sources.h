@@ -21,8 +21,8 @@ using ordering::StreamUid;
 // Device memory in large pieces.
 class SegmentSource {
  public:
-  // Any status but success counts as "not now": the allocator releases its cache and tries once more. out_of_memory is
-  // then explained with figures; every other status is returned as it is.
+  // On out_of_memory the allocator releases its cache and tries once more, and explains a second failure with figures.
+  // Every other failure is returned as it is.
   virtual Status allocate(std::uint64_t bytes, DevicePtr& out) noexcept = 0;
   // No queued work uses the memory.
   virtual Status free(DevicePtr ptr, std::uint64_t bytes) noexcept = 0;
@@ -77,7 +77,7 @@ class FenceSource {
   }
   // Whether all that is before the fence is complete. Asks the driver; does not block.
   virtual bool fence_done(Fence) noexcept { return false; }
-  // The fence is not asked about again.
+  // [locked] The fence is not asked about again: it goes back to its pool.
   virtual void release_fence(Fence) noexcept {}
 
  protected:

@@ -91,12 +91,21 @@ struct DurationStat {
     total += microseconds;
     ++count;
   }
+  void merge(const DurationStat& other) noexcept {
+    if (other.count == 0) return;
+    min = count == 0 ? other.min : std::min(min, other.min);
+    max = std::max(max, other.max);
+    total += other.total;
+    count += other.count;
+  }
   void reset() noexcept { *this = {}; }
 };
 
 struct PinnedStatistics {
   static constexpr std::size_t bucket_count = 64;
 
+  Stat live;             // count: blocks handed out and not freed
+  Stat live_bytes;
   Stat active_requests;  // count: blocks handed out, or freed but still used by a stream
   Stat active_bytes;
   Stat allocations;      // count: blocks got from the driver, cached ones included
