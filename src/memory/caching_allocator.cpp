@@ -189,9 +189,10 @@ Status CachingAllocator::record_stream(DevicePtr ptr, StreamUid stream) noexcept
   return host_memory_exhausted();
 }
 
-CachingAllocator& CachingAllocator::allocator_of(const Block& block) noexcept {
-  return *const_cast<CachingAllocator*>(static_cast<const CachingAllocator*>(block.home));
+CachingAllocator& CachingAllocator::owner_of(const Block* block) noexcept {
+  return *const_cast<CachingAllocator*>(static_cast<const CachingAllocator*>(block->home));
 }
+DevicePtr CachingAllocator::address_of(const Block* block) noexcept { return DevicePtr{block->address}; }
 Allocation CachingAllocator::allocation_of(Block& block) noexcept {
   return {DevicePtr{block.address}, &block, block.size};
 }

@@ -69,12 +69,11 @@ class CachingAllocator {
   Status record_stream(Block* block, StreamUid stream) noexcept;
   Status record_stream(DevicePtr ptr, StreamUid stream) noexcept;
 
-  // What a handle of a live block stands for.
-  static CachingAllocator& allocator_of(const Block& block) noexcept;
-  static Allocation allocation_of(Block& block) noexcept;
-  // What a handle alone tells (torch's deleters get nothing else): the allocator that made the block, and its address.
+  // What the handle of a live block alone tells (torch's deleters get nothing else): the allocator that made it, its
+  // address, all of it.
   static CachingAllocator& owner_of(const Block* block) noexcept;
   static DevicePtr address_of(const Block* block) noexcept;
+  static Allocation allocation_of(Block& block) noexcept;
 
   // The live block around an address; a null Allocation if there is none.
   Allocation find(DevicePtr ptr) const noexcept;

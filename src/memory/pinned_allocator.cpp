@@ -408,8 +408,8 @@ Status PinnedAllocator::record_stream(PinnedBlock* block, StreamUid stream) noex
   return host_memory_exhausted();
 }
 
-PinnedAllocator& PinnedAllocator::allocator_of(const PinnedBlock& block) noexcept {
-  return *const_cast<PinnedAllocator*>(block.home);
+PinnedAllocator& PinnedAllocator::owner_of(const PinnedBlock* block) noexcept {
+  return *const_cast<PinnedAllocator*>(block->home);
 }
 PinnedAllocation PinnedAllocator::allocation_of(PinnedBlock& block) noexcept {
   return {block.ptr(), &block, block.size};

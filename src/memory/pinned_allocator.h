@@ -48,7 +48,7 @@ class PinnedAllocator {
   Status record_stream(PinnedBlock* block, StreamUid stream) noexcept;
 
   // What a handle of a live block stands for.
-  static PinnedAllocator& allocator_of(const PinnedBlock& block) noexcept;
+  static PinnedAllocator& owner_of(const PinnedBlock* block) noexcept;
   static PinnedAllocation allocation_of(PinnedBlock& block) noexcept;
   // The live block around an address; null if there is none. O(log n).
   PinnedAllocation find(const void* ptr) const noexcept;
