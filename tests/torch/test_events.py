@@ -6,7 +6,6 @@ import pytest
 import torch
 from contract import contract
 from helpers import opened_meanwhile
-
 from torch_mojo_backend.testing import Gate, assert_no_host_wait
 
 

@@ -4,11 +4,12 @@ import pytest
 import torch
 from contract import contract
 from helpers import in_thread, opened_meanwhile, run_python
-
 from torch_mojo_backend.testing import Gate, assert_no_host_wait, schedule
+
 
 def pinned(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
     return torch.zeros(*shape, dtype=dtype).pin_memory()
+
 
 @contract("O-01")
 @pytest.mark.parametrize(
@@ -42,6 +43,7 @@ def test_an_op_is_queued_and_the_call_returns_at_once(device, op):
     assert result.device == device
     torch.accelerator.synchronize()
 
+
 @contract("O-01")
 def test_a_queued_op_has_not_run(device, stream):
     x = torch.zeros(4, device=device)
@@ -52,6 +54,7 @@ def test_a_queued_op_has_not_run(device, stream):
         assert x.tolist() == [0] * 4, "read on the default stream, which has not waited"
     stream.synchronize()
     assert x.tolist() == [1] * 4
+
 
 @contract("O-01")
 def test_an_op_runs_on_the_current_stream_of_its_own_device(device, other):
@@ -67,6 +70,7 @@ def test_an_op_runs_on_the_current_stream_of_its_own_device(device, other):
     torch.accelerator.set_stream(torch.mojo.default_stream(1))
     torch.accelerator.set_device_index(0)
     assert y.tolist() == [1] * 4
+
 
 @contract("O-02", "M-10")
 @pytest.mark.parametrize("seed", [None, 1, 2, 3])
@@ -85,6 +89,7 @@ def test_ops_of_one_stream_run_in_the_order_of_the_calls(device, stream, seed):
         with stream:
             assert torch.equal(steps(x).cpu(), expected)
 
+
 @contract("O-03")
 def test_the_default_stream_is_current_at_the_start():
     run_python(
@@ -96,6 +101,7 @@ def test_the_default_stream_is_current_at_the_start():
         HOST_DEVICES="2",
     )
 
+
 @contract("O-03")
 def test_each_thread_has_its_own_current_stream(device, stream):
     torch.accelerator.set_stream(stream)
@@ -104,6 +110,7 @@ def test_each_thread_has_its_own_current_stream(device, stream):
     in_thread(lambda: torch.accelerator.set_stream(second))
     assert torch.accelerator.current_stream() == stream
     torch.accelerator.set_stream(torch.mojo.default_stream())
+
 
 READS = {
     "item": lambda x: x[0].item() == 7,
@@ -119,6 +126,7 @@ READS = {
     "storage": lambda x: bool((torch.tensor(x.untyped_storage().cpu().tolist()[:4]) != 0).any()),
 }
 
+
 @contract("O-04")
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
 def test_reading_a_value_waits_for_the_current_stream(device, stream, read):
@@ -130,6 +138,7 @@ def test_reading_a_value_waits_for_the_current_stream(device, stream, read):
         with opened_meanwhile(gate):
             assert read(x)
 
+
 @contract("O-04")
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
 def test_reading_a_value_waits_for_no_other_stream(device, stream, read):
@@ -139,6 +148,7 @@ def test_reading_a_value_waits_for_no_other_stream(device, stream, read):
             torch.zeros(1, device=device)
         assert read(x)  # else the gate opens by itself and raises TimeoutError
         assert not stream.query()
+
 
 @contract("O-05")
 def test_synchronizing_a_device_waits_for_all_its_streams(device):
@@ -153,6 +163,7 @@ def test_synchronizing_a_device_waits_for_all_its_streams(device):
         torch.accelerator.synchronize()
     assert all(s.query() for s in streams) and x.tolist() == [1] * 3
 
+
 @contract("O-05")
 def test_synchronizing_a_device_waits_for_no_other_device(device, other):
     far = torch.Stream(other)
@@ -163,6 +174,7 @@ def test_synchronizing_a_device_waits_for_no_other_device(device, other):
     with Gate(torch.accelerator.current_stream(0)):
         torch.accelerator.synchronize(1)
 
+
 @contract("O-05")
 def test_synchronizing_a_stream_waits_for_that_stream_alone(device, stream):
     second = torch.Stream(device)
@@ -170,6 +182,7 @@ def test_synchronizing_a_stream_waits_for_that_stream_alone(device, stream):
         with opened_meanwhile(Gate(stream)):
             stream.synchronize()
         assert stream.query() and not second.query()
+
 
 @contract("O-05", "E-02")
 def test_synchronizing_an_event_waits_for_the_work_before_it_alone(device, stream):
@@ -180,6 +193,7 @@ def test_synchronizing_an_event_waits_for_the_work_before_it_alone(device, strea
         with opened_meanwhile(first):
             event.synchronize()
         assert event.query() and not stream.query()
+
 
 WAITS = {
     "stream.synchronize": "s.synchronize()",
@@ -196,6 +210,7 @@ WAITS = {
     "pickle": "torch.accelerator.set_stream(s); pickle.dumps(x)",
     "deepcopy to cpu": "torch.accelerator.set_stream(s); copy.deepcopy(x).cpu()",
 }
+
 
 @contract("O-07")
 @pytest.mark.parametrize("wait", WAITS.values(), ids=WAITS)
@@ -245,13 +260,16 @@ def test_a_wait_holds_neither_a_lock_nor_the_gil(wait):
         timeout=100,
     )
 
+
 def bad_embedding(device: torch.device) -> torch.Tensor:
     """Fails on the device: IndexError, as on CPU."""
     return torch.nn.functional.embedding(torch.tensor([0, 9], device=device), torch.ones(4, 2, device=device))
 
+
 def bad_gather(device: torch.device) -> torch.Tensor:
     """Fails on the device: RuntimeError, as on CPU."""
     return torch.gather(torch.ones(4, device=device), 0, torch.tensor([0, 9], device=device))
+
 
 def test_the_failing_ops_fail_on_cpu_as_the_tests_expect():
     with pytest.raises(IndexError):
@@ -259,6 +277,7 @@ def test_the_failing_ops_fail_on_cpu_as_the_tests_expect():
     with pytest.raises(RuntimeError) as caught:
         bad_gather(torch.device("cpu"))
     assert caught.type is RuntimeError
+
 
 SYNCHRONIZING = {
     "stream": lambda s, e, x: s.synchronize(),
@@ -269,6 +288,7 @@ SYNCHRONIZING = {
     "tolist": lambda s, e, x: x.tolist(),
     "copy_": lambda s, e, x: torch.empty(4).copy_(x),
 }
+
 
 @contract("O-08")
 @pytest.mark.parametrize("wait", SYNCHRONIZING.values(), ids=SYNCHRONIZING)
@@ -284,6 +304,7 @@ def test_a_failure_is_raised_once_with_the_type_and_the_name_of_the_op(device, s
         torch.accelerator.synchronize()
         event.synchronize()
         assert (x + 1).tolist() == [2] * 4, "later work of the stream runs"
+
 
 @contract("O-08")
 def test_a_failure_waits_for_whoever_synchronizes(device, stream):
@@ -302,6 +323,7 @@ def test_a_failure_waits_for_whoever_synchronizes(device, stream):
     with stream:
         assert x.tolist() == [2] * 4
 
+
 @contract("O-08")
 def test_an_event_recorded_before_the_failure_does_not_raise_it(device, stream):
     with stream:
@@ -310,6 +332,7 @@ def test_an_event_recorded_before_the_failure_does_not_raise_it(device, stream):
         before.synchronize()
         with pytest.raises(IndexError):
             stream.synchronize()
+
 
 @contract("O-08")
 def test_a_failure_belongs_to_its_stream(device, stream):
@@ -322,6 +345,7 @@ def test_a_failure_belongs_to_its_stream(device, stream):
     second.synchronize()
     with pytest.raises(IndexError):
         stream.synchronize()
+
 
 @contract("O-08")
 def test_a_device_raises_the_oldest_failure_and_keeps_the_rest(device, stream):
@@ -341,6 +365,7 @@ def test_a_device_raises_the_oldest_failure_and_keeps_the_rest(device, stream):
         torch.accelerator.synchronize()
     torch.accelerator.synchronize()
 
+
 @contract("O-08")
 def test_argument_errors_raise_at_the_call_as_on_cpu(device):
     a, b = torch.ones(2, 3), torch.ones(4, 5)
@@ -359,6 +384,7 @@ def test_argument_errors_raise_at_the_call_as_on_cpu(device):
         assert str(found.value) == str(expected.value)
     torch.accelerator.synchronize()
 
+
 @contract("O-08")
 def test_a_failure_nobody_asks_for_does_not_end_the_process():
     done = run_python(
@@ -371,6 +397,7 @@ def test_a_failure_nobody_asks_for_does_not_end_the_process():
         """
     )
     assert "alive" in done.stdout
+
 
 @contract("O-08")
 def test_copying_to_a_smaller_tensor_raises_at_the_call(device):

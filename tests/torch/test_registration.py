@@ -148,17 +148,65 @@ def test_the_current_device_belongs_to_the_thread():
     torch.accelerator.set_device_index(0)
 
 
-DEVICE_MODULE_NAMES = """
-is_available is_initialized init _lazy_init _is_in_bad_fork device_count current_device set_device device device_of
-current_stream set_stream default_stream stream StreamContext synchronize Stream Event get_device_name
-get_device_properties get_device_capability mem_get_info memory_allocated max_memory_allocated memory_reserved
-max_memory_reserved memory_stats memory_stats_as_nested_dict memory_summary memory_snapshot reset_peak_memory_stats
-reset_accumulated_memory_stats reset_max_memory_allocated reset_max_memory_cached empty_cache
-set_per_process_memory_fraction get_per_process_memory_fraction host_memory_stats caching_allocator_alloc
-caching_allocator_delete manual_seed manual_seed_all seed seed_all initial_seed get_rng_state get_rng_state_all
-set_rng_state set_rng_state_all default_generators get_amp_supported_dtype is_bf16_supported _sleep priority_range
-stream_priority is_current_stream_capturing can_device_access_peer
-""".split()
+DEVICE_MODULE_NAMES = [
+    "is_available",
+    "is_initialized",
+    "init",
+    "_lazy_init",
+    "_is_in_bad_fork",
+    "device_count",
+    "current_device",
+    "set_device",
+    "device",
+    "device_of",
+    "current_stream",
+    "set_stream",
+    "default_stream",
+    "stream",
+    "StreamContext",
+    "synchronize",
+    "Stream",
+    "Event",
+    "get_device_name",
+    "get_device_properties",
+    "get_device_capability",
+    "mem_get_info",
+    "memory_allocated",
+    "max_memory_allocated",
+    "memory_reserved",
+    "max_memory_reserved",
+    "memory_stats",
+    "memory_stats_as_nested_dict",
+    "memory_summary",
+    "memory_snapshot",
+    "reset_peak_memory_stats",
+    "reset_accumulated_memory_stats",
+    "reset_max_memory_allocated",
+    "reset_max_memory_cached",
+    "empty_cache",
+    "set_per_process_memory_fraction",
+    "get_per_process_memory_fraction",
+    "host_memory_stats",
+    "caching_allocator_alloc",
+    "caching_allocator_delete",
+    "manual_seed",
+    "manual_seed_all",
+    "seed",
+    "seed_all",
+    "initial_seed",
+    "get_rng_state",
+    "get_rng_state_all",
+    "set_rng_state",
+    "set_rng_state_all",
+    "default_generators",
+    "get_amp_supported_dtype",
+    "is_bf16_supported",
+    "_sleep",
+    "priority_range",
+    "stream_priority",
+    "is_current_stream_capturing",
+    "can_device_access_peer",
+]
 
 
 @contract("R-04")

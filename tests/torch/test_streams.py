@@ -9,7 +9,6 @@ import pytest
 import torch
 from contract import contract
 from helpers import in_thread, run_python, thread_count
-
 from torch_mojo_backend.testing import Gate, assert_no_host_wait
 
 
