@@ -186,8 +186,8 @@ HELD = {
     "idle": "torch.accelerator.synchronize()\n",
     "busy": "",
     "asleep": "with streams[0]:\n    torch.mojo._sleep(int(20000 * 1.5e6)); x.add_(1)\n",
-    "behind a gate": "gate = Gate(streams[0])\nwith streams[0]:\n    x.add_(1)\nevents.append(streams[0].record_event())\n"
-    "streams[1].wait_event(events[-1])\n",
+    "behind a gate": "gate = Gate(streams[0])\nwith streams[0]:\n    x.add_(1)\n"
+    "events.append(streams[0].record_event()); streams[1].wait_event(events[-1])\n",
     "failed": "torch.nn.functional.embedding(torch.tensor([9], device='mojo'), torch.ones(4, 2, device='mojo'))\n",
 }
 
