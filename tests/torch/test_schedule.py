@@ -1,7 +1,7 @@
 """The adversarial schedule: row M-10. Right programs stay right under every seed; wrong ones go wrong under some.
 
-The programs are the reference examples, sized down, with switches that leave one wait or one `record_stream` out. Each run
-has values of its own, so that what an earlier run left in memory is never right by accident.
+The programs are the reference examples, sized down, with switches that leave one wait or one `record_stream` out. Each
+run has values of its own, so that what an earlier run left in memory is never right by accident.
 """
 
 import functools
@@ -242,18 +242,19 @@ def test_ordered_programs_are_right_under_random_schedules(device, other, seed):
         for _ in range(60):
             i, j = r.randrange(len(tensors)), r.randrange(len(tensors))
             (x, x_cpu, x_stream), (y, y_cpu, y_stream) = tensors[i], tensors[j]
-            s = r.choice(streams)
-            for used in {x_stream, y_stream} - {s}:
-                ordered(s, used)
-            with s:
+            current = {d: r.choice([s for s in streams if s.device == d]) for d in (device, other)}
+            for t, used in ((x, x_stream), (y, y_stream)):
+                if current[t.device] != used:
+                    ordered(current[t.device], used)
+            with current[device], current[other]:
                 kind = r.randrange(5)
                 if kind == 0 and x.device == y.device:
                     z, z_cpu = x * 0.5 + y, x_cpu * 0.5 + y_cpu
                 elif kind == 1:
-                    z, z_cpu = x.to(s.device, copy=True), x_cpu.clone()
+                    z, z_cpu = x.to(r.choice([device, other]), copy=True), x_cpu.clone()
                 elif kind == 2:
                     pinned = x.to("cpu", non_blocking=True)
-                    z, z_cpu = pinned.to(s.device, non_blocking=True), x_cpu.clone()
+                    z, z_cpu = pinned.to(x.device, non_blocking=True), x_cpu.clone()
                     del pinned
                 elif kind == 3 and i != j:
                     x.copy_(y, non_blocking=True)
@@ -262,12 +263,12 @@ def test_ordered_programs_are_right_under_random_schedules(device, other, seed):
                 else:
                     z, z_cpu = x.abs().sqrt(), x_cpu.abs().sqrt()
             for t in (x, y):
-                t.record_stream(s)
+                t.record_stream(current[t.device])
             # Whoever uses x or y next is ordered after this use too.
-            tensors[i], tensors[j] = (x, x_cpu, s), (y, y_cpu, s)
+            tensors[i], tensors[j] = (x, x_cpu, current[x.device]), (y, y_cpu, current[y.device])
             if z is not x:
-                tensors[r.randrange(len(tensors))] = (z, z_cpu, s)
-            x = y = z = None
+                tensors[r.randrange(len(tensors))] = (z, z_cpu, current[z.device])
+            del x, y, z, t
         for i, (x, x_cpu, s) in enumerate(tensors):
             with s:
                 assert close(x.cpu(), x_cpu), f"tensor {i} under seed {seed}"
