@@ -39,9 +39,9 @@ class HostDriver final : public driver::Driver {
     }
     if (scheduler_->forked()) return scheduler_->forked_status();
     if (scheduler_->stopping()) return scheduler_->stopped_status();
-    const std::uint64_t capacity =
-        options_.memory_bytes != 0 ? options_.memory_bytes
-                                   : machine_memory() / 4 * 3 / static_cast<std::uint64_t>(options_.devices);
+    const std::uint64_t capacity = options_.memory_bytes != 0
+                                       ? options_.memory_bytes
+                                       : machine_memory() / 4 * 3 / static_cast<std::uint64_t>(options_.devices);
     try {
       out = std::make_unique<HostDevice>(scheduler_, index, options_, capacity);
       return {};

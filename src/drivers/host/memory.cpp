@@ -12,7 +12,7 @@
 namespace mojo::host {
 namespace {
 
-constexpr std::uint64_t small_alignment = 512;            // what the caching allocator rounds to
+constexpr std::uint64_t small_alignment = 512;  // what the caching allocator rounds to
 constexpr std::uint64_t map_from = std::uint64_t{1} << 20;
 constexpr std::uint64_t huge_page = std::uint64_t{2} << 20;
 
@@ -59,8 +59,8 @@ void* DeviceMemory::obtain(std::uint64_t bytes, Segment& segment) noexcept {
   if (base == MAP_FAILED) return nullptr;
   if (!huge) return base;
   char* const begin = static_cast<char*>(base);
-  char* const start = begin + (round_up(reinterpret_cast<std::uintptr_t>(begin), huge_page) -
-                               reinterpret_cast<std::uintptr_t>(begin));
+  char* const start =
+      begin + (round_up(reinterpret_cast<std::uintptr_t>(begin), huge_page) - reinterpret_cast<std::uintptr_t>(begin));
   if (start != begin) munmap(begin, static_cast<std::size_t>(start - begin));
   const auto tail = static_cast<std::size_t>(begin + mapped - (start + segment.bytes));
   if (tail != 0) munmap(start + segment.bytes, tail);
@@ -111,8 +111,8 @@ Status DeviceMemory::free(DevicePtr ptr) noexcept {
     std::lock_guard guard(mutex_);
     const auto it = segments_.find(ptr.opaque());
     if (it == segments_.end()) {
-      return Status(StatusCode::invalid_argument, "host driver: free of an address that is no segment of device " +
-                                                      std::to_string(device_));
+      return Status(StatusCode::invalid_argument,
+                    "host driver: free of an address that is no segment of device " + std::to_string(device_));
     }
     segment = it->second;
     segments_.erase(it);

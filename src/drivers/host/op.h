@@ -26,8 +26,8 @@ struct alignas(64) Op {
   QueueCore* owner = nullptr;  // set where the op runs on behalf of another queue (the random schedule's executor)
   std::uint64_t tag = 0;
   OpKind kind = OpKind::nop;
-  std::uint8_t width = 0;      // fill
-  bool abandoned = false;      // wait_value: decided because the value was abandoned
+  std::uint8_t width = 0;  // fill
+  bool abandoned = false;  // wait_value: decided because the value was abandoned
   union {
     driver::HostTask task;
     struct {

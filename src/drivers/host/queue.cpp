@@ -86,10 +86,9 @@ Status HostQueue::record(driver::Event& event, std::uint64_t tag) noexcept {
   MOJO_RETURN_IF_ERROR(admit("record"));
   auto& marker = static_cast<HostEvent&>(event);
   if (marker.device() != core_->device) {
-    return Status(StatusCode::failed_precondition, "host driver: an event of device " +
-                                                       std::to_string(marker.device()) +
-                                                       " cannot be recorded on a queue of device " +
-                                                       std::to_string(core_->device));
+    return Status(StatusCode::failed_precondition,
+                  "host driver: an event of device " + std::to_string(marker.device()) +
+                      " cannot be recorded on a queue of device " + std::to_string(core_->device));
   }
   return marker.record_on(*core_, tag);
 }

@@ -29,9 +29,7 @@ class HostQueue final : public driver::Queue {
   Status delay(std::uint64_t nanoseconds, std::uint64_t tag) noexcept override;
   Status query(bool& complete) noexcept override;
   Status synchronize() noexcept override;
-  std::uint64_t completed_tag() const noexcept override {
-    return core_->completed_tag.load(std::memory_order_acquire);
-  }
+  std::uint64_t completed_tag() const noexcept override { return core_->completed_tag.load(std::memory_order_acquire); }
   Status begin_capture() noexcept override;
   Status end_capture() noexcept override;
   void* native_handle() noexcept override { return core_; }

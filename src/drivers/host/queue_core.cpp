@@ -1,7 +1,6 @@
 #include "drivers/host/queue_core.h"
 
-#include <cstdio>
-
+#include "base/report.h"
 #include "drivers/host/random_schedule.h"
 #include "drivers/host/scheduler.h"
 
@@ -54,8 +53,7 @@ Status QueueCore::wait_completed(std::uint64_t target) noexcept {
   for (;;) {
     const std::uint32_t seen = wake_word.load(std::memory_order_seq_cst);
     std::uint64_t least = wait_target.load(std::memory_order_seq_cst);
-    while (target < least && !wait_target.compare_exchange_weak(least, target, std::memory_order_seq_cst)) {
-    }
+    while (target < least && !wait_target.compare_exchange_weak(least, target, std::memory_order_seq_cst)) {}
     if (completed.load(std::memory_order_seq_cst) >= target) return {};
     if (closed.load(std::memory_order_acquire)) return closed_status();
     wake_word.wait(seen, std::memory_order_seq_cst);
@@ -111,8 +109,7 @@ void QueueCore::report_failure(std::uint64_t tag, Status status) noexcept {
   if (driver::FailureSink* sink = failures.load(std::memory_order_acquire)) {
     sink->on_failure(tag, std::move(status));
   } else {
-    std::fprintf(stderr, "mojo backend: host driver: queued work %llu failed: %s\n",
-                 static_cast<unsigned long long>(tag), status.message().c_str());
+    base::report("host driver, queued work", status);
   }
 }
 

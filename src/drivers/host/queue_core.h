@@ -134,7 +134,7 @@ class QueueCore {
   std::atomic<std::uint64_t> wait_target{no_target};  // the least count that a sleeping host thread waits for
   std::atomic<std::uint32_t> wake_word{0};            // changes whenever sleeping host threads should look again
   Resume resume = Resume::none;
-  Op* active = nullptr;            // taken from the inbox, not yet run; the first may be what the queue parks on
+  Op* active = nullptr;             // taken from the inbox, not yet run; the first may be what the queue parks on
   QueueCore* ready_next = nullptr;  // ready list
   QueueCore* wait_next = nullptr;   // waiters of a record or a value
 
@@ -150,12 +150,12 @@ class QueueCore {
   QueueCore* registry_next = nullptr;
 
   // The random schedule's, under its lock.
-  std::uint64_t decided = 0;   // how many operations are in the decided order
-  std::uint32_t turn = 0;      // order of first use since the schedule was set; 0: not used yet
+  std::uint64_t decided = 0;  // how many operations are in the decided order
+  std::uint32_t turn = 0;     // order of first use since the schedule was set; 0: not used yet
   bool in_ready_set = false;
-  bool blocked = false;        // its head waits for a record or value
+  bool blocked = false;  // its head waits for a record or value
   Record* blocked_on = nullptr;
-  bool is_executor = false;    // runs decided operations of other queues
+  bool is_executor = false;  // runs decided operations of other queues
 
  private:
   Op* refill() noexcept;

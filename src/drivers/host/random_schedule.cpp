@@ -135,9 +135,8 @@ std::size_t RandomSchedule::pick() noexcept {
       break;
     case Style::newest_first:
       if (draw(4) != 0) {
-        const auto newest = std::max_element(ready_.begin(), ready_.end(), [](const QueueCore* a, const QueueCore* b) {
-          return a->turn < b->turn;
-        });
+        const auto newest = std::max_element(ready_.begin(), ready_.end(),
+                                             [](const QueueCore* a, const QueueCore* b) { return a->turn < b->turn; });
         index = static_cast<std::size_t>(newest - ready_.begin());
       }
       break;
@@ -213,8 +212,7 @@ void RandomSchedule::after_enqueue(QueueCore& queue) noexcept {
   std::lock_guard guard(mutex_);
   if (queue.turn == 0) queue.turn = ++turns_;
   look_at(queue);
-  for (int steps = steps_after_enqueue(); steps > 0 && decide_one(); --steps) {
-  }
+  for (int steps = steps_after_enqueue(); steps > 0 && decide_one(); --steps) {}
   note_progress();
 }
 
@@ -231,8 +229,7 @@ bool RandomSchedule::finish(const std::atomic<std::uint64_t>& completed, std::ui
 bool RandomSchedule::poll(QueueCore& queue, std::uint64_t target) noexcept {
   {
     std::lock_guard guard(mutex_);
-    for (std::uint64_t steps = draw(4); steps > 0 && queue.decided < target && decide_one(); --steps) {
-    }
+    for (std::uint64_t steps = draw(4); steps > 0 && queue.decided < target && decide_one(); --steps) {}
     if (queue.decided < target) return false;
   }
   return finish(queue.completed, target);
@@ -241,8 +238,7 @@ bool RandomSchedule::poll(QueueCore& queue, std::uint64_t target) noexcept {
 bool RandomSchedule::poll(Record& record) noexcept {
   {
     std::lock_guard guard(mutex_);
-    for (std::uint64_t steps = draw(4); steps > 0 && !record.decided && decide_one(); --steps) {
-    }
+    for (std::uint64_t steps = draw(4); steps > 0 && !record.decided && decide_one(); --steps) {}
     if (!record.decided) return record.done();
   }
   const std::uint64_t deadline = monotonic_nanoseconds() + query_patience_nanoseconds;

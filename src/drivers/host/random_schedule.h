@@ -64,7 +64,7 @@ class RandomSchedule {
   Style style_;
   std::uint32_t turns_ = 0;
   std::uint32_t starved_;
-  std::uint32_t picks_left_ = 0;   // mixed: until the style changes
+  std::uint32_t picks_left_ = 0;  // mixed: until the style changes
   Style mixed_style_ = Style::eager;
   QueueCore* last_ = nullptr;      // sticky
   std::vector<QueueCore*> ready_;  // queues whose next operation could run; in an order that the calls determine

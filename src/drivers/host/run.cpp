@@ -96,7 +96,8 @@ void Scheduler::execute(QueueCore& queue, Op& op, bool more) noexcept {
         driver::HostTaskScope scope;
         status = op.task.run(op.task.state);
       }
-      if (!status.ok()) [[unlikely]] queue.report_failure(op.tag, std::move(status));
+      if (!status.ok()) [[unlikely]]
+        queue.report_failure(op.tag, std::move(status));
       break;
     }
     case OpKind::copy: std::memmove(op.copy.dst, op.copy.src, op.copy.bytes); break;
@@ -193,9 +194,9 @@ void Scheduler::run(QueueCore* queue, Worker& worker) noexcept {
   int budget = slice;
   for (;;) {
     while (op != nullptr) {
-      if (q.closed.load(std::memory_order_relaxed)) [[unlikely]] return leave(q, op);
-      if ((op->kind == OpKind::wait || op->kind == OpKind::wait_value || op->kind == OpKind::delay) &&
-          !q.is_executor) {
+      if (q.closed.load(std::memory_order_relaxed)) [[unlikely]]
+        return leave(q, op);
+      if ((op->kind == OpKind::wait || op->kind == OpKind::wait_value || op->kind == OpKind::delay) && !q.is_executor) {
         bool bail = false;
         if (park(q, op, bail)) return;
         if (bail) return leave(q, op);

@@ -227,7 +227,8 @@ QueueCore* Scheduler::pop_ready() noexcept {
         }
         ready_count_.fetch_sub(1, std::memory_order_seq_cst);
         // This thread will be busy: somebody must see to the rest, and to the clock.
-        const bool more = ready_count_.load(std::memory_order_seq_cst) != 0 && !spinner_.load(std::memory_order_seq_cst);
+        const bool more =
+            ready_count_.load(std::memory_order_seq_cst) != 0 && !spinner_.load(std::memory_order_seq_cst);
         if (more || (!timers_.empty() && keeper_ == nullptr)) {
           sleeper = take_sleeper();
           if (sleeper == nullptr) start = reserve_worker();

@@ -32,7 +32,8 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
 
   // Whether work may be enqueued; starts the first worker. One comparison when all is well.
   Status admit() noexcept {
-    if (admitted_epoch_.load(std::memory_order_acquire) == fork_epoch()) [[likely]] return {};
+    if (admitted_epoch_.load(std::memory_order_acquire) == fork_epoch()) [[likely]]
+      return {};
     return admit_slow();
   }
   // The same for calls that need no worker (memory): they too make the process one that has used a device.
@@ -107,10 +108,10 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
   struct Worker {
     std::mutex mutex;
     std::condition_variable condition;
-    bool notified = false;        // under mutex
+    bool notified = false;  // under mutex
     Worker* sleeping_next = nullptr;
-    bool sleeping = false;        // under the scheduler's lock
-    Op* free_ops = nullptr;       // nodes of finished operations, fewer than OpPool::chunk
+    bool sleeping = false;   // under the scheduler's lock
+    Op* free_ops = nullptr;  // nodes of finished operations, fewer than OpPool::chunk
     int free_count = 0;
     std::thread thread;
   };
@@ -154,7 +155,7 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
   std::atomic<bool> spinner_{false};
   std::atomic<int> live_{0}, sleeping_{0};
   Worker* sleepers_ = nullptr;
-  bool drained_ = false;  // after shutdown nothing becomes ready
+  bool drained_ = false;      // after shutdown nothing becomes ready
   Worker* keeper_ = nullptr;  // the sleeper whose wait ends with the first timer
   std::uint64_t keeper_deadline_ = 0;
   std::vector<Timer> timers_;  // a heap
@@ -164,9 +165,9 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
   std::mutex lifecycle_mutex_;  // workers_, shutting down, the schedule
   std::condition_variable worker_ended_;
   std::vector<std::unique_ptr<Worker>> workers_;
-  QueueCore* executor_ = nullptr;  // of every random schedule; deleted with the registry
+  QueueCore* executor_ = nullptr;                           // of every random schedule; deleted with the registry
   std::vector<std::unique_ptr<RandomSchedule>> schedules_;  // old ones stay: a late caller may be inside
-  std::atomic<bool> detached_{false};  // a running task outlasted shut_down's deadline
+  std::atomic<bool> detached_{false};                       // a running task outlasted shut_down's deadline
 
   std::mutex registry_mutex_;
   QueueCore* queues_ = nullptr;

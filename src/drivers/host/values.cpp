@@ -9,7 +9,6 @@
 namespace mojo::host {
 namespace {
 
-
 // Takes the waiters out of the list whose waits end in the way that `judge` says.
 template <class Judge>
 QueueCore* take_waiters(ValueSlot& slot, Judge judge) noexcept {
@@ -85,9 +84,8 @@ QueueCore* ValueTable::store(ValueSlot& slot, std::uint64_t value, bool logical_
   std::lock_guard guard(slot.lock);
   std::atomic_ref(slot.value).store(value, std::memory_order_release);
   if (logical_too) slot.logical = value;
-  return take_waiters(slot, [value](QueueCore& queue) {
-    return queue.wait_for_value == value ? Resume::satisfied : Resume::none;
-  });
+  return take_waiters(
+      slot, [value](QueueCore& queue) { return queue.wait_for_value == value ? Resume::satisfied : Resume::none; });
 }
 
 QueueCore* ValueTable::abandon(ValueSlot& slot, const Status& why) noexcept {

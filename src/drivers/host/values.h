@@ -20,9 +20,9 @@ struct alignas(64) ValueSlot {
 
   std::uint64_t value = 0;  // first: its address is the one that was given out; read and written atomically
   std::uint32_t magic = dead_magic;
-  SmallLock lock;           // guards all below
+  SmallLock lock;  // guards all below
   bool abandoned = false;
-  std::uint32_t refs = 0;   // the allocation and each pending wait or write
+  std::uint32_t refs = 0;        // the allocation and each pending wait or write
   std::uint64_t logical = 0;     // what the random schedule has decided the value to be
   QueueCore* waiters = nullptr;  // parked queues, oldest first, linked by wait_next
   Status why;                    // of the abandonment
