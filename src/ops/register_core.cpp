@@ -13,6 +13,15 @@
 
 namespace mojo::ops {
 
+namespace {
+
+// Leaked: a registration ends with its library.
+torch::Library* leaked_library(c10::DispatchKey key) {
+  return new torch::Library(torch::Library::IMPL, "aten", key, __FILE__, __LINE__);
+}
+
+}  // namespace
+
 void register_core_ops(torch::Library& library) {
   register_factories(library);
   register_views(library);
@@ -23,12 +32,15 @@ void register_core_ops(torch::Library& library) {
   register_scalar(library);
   register_record_stream(library);
 
+  // One clear error for the layouts that the device does not have.
+  for (const c10::DispatchKey key : {c10::DispatchKey::SparsePrivateUse1, c10::DispatchKey::SparseCsrPrivateUse1})
+    register_factories(*leaked_library(key));
+
   // Core resolves a lazy conj or neg bit before an op that does not say that it can do without, and for these two that
   // would be wrong: a copy would resolve its source by a copy, for ever, and lose what it writes into a lazy
   // destination; record_stream would copy the tensor. The copies look at the bits themselves.
   for (const c10::DispatchKey key : {c10::DispatchKey::Conjugate, c10::DispatchKey::Negative}) {
-    // Leaked: a registration ends with its library.
-    auto* const bits = new torch::Library(torch::Library::IMPL, "aten", key, __FILE__, __LINE__);
+    torch::Library* const bits = leaked_library(key);
     bits->impl("_copy_from", torch::CppFunction::makeFallthrough());
     bits->impl("record_stream", torch::CppFunction::makeFallthrough());
   }
