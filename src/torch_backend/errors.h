@@ -22,7 +22,7 @@ std::string prefixed(const std::string& text);
 [[noreturn]] MOJO_API void throw_translated(const Status& status);
 
 // Called for a device index outside 0 .. count-1.
-[[noreturn]] void throw_device_out_of_range(int index, int count);
+[[noreturn]] MOJO_API void throw_device_out_of_range(int index, int count);
 
 template <class F>
 decltype(auto) translated(F&& function) {
