@@ -5,7 +5,7 @@
 #   tools/fresh_debian.sh SUITE MIRROR [FOLDER]      SUITE: bookworm, trixie; run as root; needs debootstrap and unshare
 #
 # Environment: TORCH, TORCH_INDEX, PIP_ARGS as for make. PIP_CONF=FILE copies pip's configuration; PIP_BIND="DIR ..." makes
-# folders that it names visible inside.
+# folders that it names visible inside. COMMANDS="make demo|make test" is what is tried.
 set -euo pipefail
 suite=${1:?SUITE} mirror=${2:?MIRROR} root=${3:-/var/tmp/fresh-$1}
 project=$(cd "$(dirname "$0")/.." && pwd)
@@ -42,9 +42,13 @@ inside() {  # inside NETWORK COMMAND: a mount namespace of its own, and, unless 
   ' bash "$root" "$network" "$command" "${PIP_BIND:-}"
 }
 
-time_of() { local started=$SECONDS; "$@"; echo "== took $((SECONDS - started)) s: ${*: -1} (network: $2)"; }
-time_of inside yes "make demo"
-time_of inside yes "make test"
-time_of inside no "make demo"
-time_of inside no "make test"
-echo "== $suite: both commands work, twice, the second time offline"
+time_of() {  # not `if`-able: set -e must end the script when the command fails
+  local started=$SECONDS
+  "$@"
+  echo "== took $((SECONDS - started)) s: $3 (network: $2)"
+}
+IFS='|' read -ra commands <<<"${COMMANDS:-make demo|make test}"
+for network in yes no; do
+  for command in "${commands[@]}"; do time_of inside "$network" "$command"; done
+done
+echo "== $suite: ${commands[*]}: work, twice, the second time offline"
