@@ -5,7 +5,7 @@ namespace mojo::test {
 namespace {
 
 using MemoryOrder = HostRuntime;
-constexpr std::uint64_t bytes = 4 << 20;
+constexpr std::uint64_t bytes = 12 << 20;  // a segment of its own
 
 TEST_F(MemoryOrder, FreedMemoryIsReusedAtOnceOnItsStream) {  // M-03
   const DeviceContext ctx(0);
@@ -142,9 +142,9 @@ TEST_F(MemoryOrder, BlocksOfManyStreamsAreFoundAgain) {  // S-11, M-03
     const Allocation x = ctx.allocate_bytes(4096, s);
     queue(s, [] {});
     DeviceContext::free(x.handle);
+    if (i % 50 == 49) ctx.synchronize();
   }
-  ctx.synchronize();
-  EXPECT_LT(ctx.memory_statistics().reserved_bytes[0].peak, 512 << 20);
+  EXPECT_LE(ctx.memory_statistics().reserved_bytes[0].peak, 51 * (2 << 20));  // no more than between two waits
 }
 
 }  // namespace

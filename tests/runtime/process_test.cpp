@@ -95,7 +95,7 @@ TEST(Process, ExitsWithItsCodeWhileWorkIsPending) {  // G-05
                   queue(s, [] {});
                   static DeviceEvent event = ctx.create_event();  // destroyed after the shutdown
                   s.record_event(event);
-                  static const Allocation x = ctx.allocate_bytes(4096, s);
+                  [[maybe_unused]] static const Allocation x = ctx.allocate_bytes(4096, s);
                   std::thread([] {  // still waiting when the process ends
                     try {
                       s.synchronize();

@@ -107,8 +107,9 @@ QueueCore* ValueTable::retire(ValueSlot& slot) noexcept {
 
 Resume ValueTable::park(ValueSlot& slot, std::uint64_t value, QueueCore& queue) noexcept {
   std::lock_guard guard(slot.lock);
-  if (slot.abandoned) return Resume::abandoned;
+  // The value first: a wait that was satisfied before the slot was given up did not fail.
   if (std::atomic_ref(slot.value).load(std::memory_order_acquire) == value) return Resume::satisfied;
+  if (slot.abandoned) return Resume::abandoned;
   queue.wait_for_value = value;
   queue.wait_next = nullptr;
   QueueCore** link = &slot.waiters;
