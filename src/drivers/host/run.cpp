@@ -249,6 +249,8 @@ void Scheduler::run(QueueCore* queue, Worker& worker) noexcept {
     };
     take(false);
     if (op == nullptr) {
+      // Before the queue is seen idle: whoever makes it ready then need not wake another worker.
+      start_searching(worker);
       static_cast<void>(spin(&q, done));
       take(true);
     }
@@ -258,7 +260,8 @@ void Scheduler::run(QueueCore* queue, Worker& worker) noexcept {
       return;
     }
     // Others that are ready may have counted on this worker to come free.
-    if (ready_count_.load(std::memory_order_relaxed) != 0) wake_if_needed();
+    stop_searching(worker);
+    if (ready_count_.load(std::memory_order_seq_cst) != 0) wake_if_needed();
   }
 }
 

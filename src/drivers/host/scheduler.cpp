@@ -115,12 +115,14 @@ void Scheduler::worker_main(Worker& worker) noexcept {
   pthread_setname_np(pthread_self(), "mojo-host");
 #endif
   while (!stopping()) {
-    if (QueueCore* queue = pop_ready()) {
+    start_searching(worker);
+    if (QueueCore* queue = pop_ready(worker)) {
       run(queue, worker);
     } else if (!spin(nullptr, 0)) {
       sleep(worker);
     }
   }
+  stop_searching(worker);
   ops.give(worker.free_ops);
   worker.free_ops = nullptr;
   std::lock_guard guard(lifecycle_mutex_);
@@ -171,7 +173,7 @@ void Scheduler::push_ready(QueueCore& queue, bool wake) noexcept {
       ready_tail_[l] = &queue;
       ready_count_.fetch_add(1, std::memory_order_seq_cst);
       if (l < best_level_.load(std::memory_order_relaxed)) best_level_.store(l, std::memory_order_relaxed);
-      if (wake && !spinner_.load(std::memory_order_seq_cst)) {
+      if (wake && searching_.load(std::memory_order_seq_cst) == 0) {
         sleeper = take_sleeper();
         if (sleeper == nullptr) start = reserve_worker();
       }
@@ -182,12 +184,24 @@ void Scheduler::push_ready(QueueCore& queue, bool wake) noexcept {
   if (start) start_worker();
 }
 
+void Scheduler::start_searching(Worker& worker) noexcept {
+  if (worker.searching) return;
+  worker.searching = true;
+  searching_.fetch_add(1, std::memory_order_seq_cst);
+}
+
+void Scheduler::stop_searching(Worker& worker) noexcept {
+  if (!worker.searching) return;
+  worker.searching = false;
+  searching_.fetch_sub(1, std::memory_order_seq_cst);
+}
+
 void Scheduler::wake_if_needed() noexcept {
   Worker* sleeper = nullptr;
   bool start = false;
   {
     std::lock_guard guard(lock_);
-    if (ready_count_.load(std::memory_order_seq_cst) == 0 || spinner_.load(std::memory_order_seq_cst)) return;
+    if (ready_count_.load(std::memory_order_seq_cst) == 0 || searching_.load(std::memory_order_seq_cst) != 0) return;
     sleeper = take_sleeper();
     if (sleeper == nullptr) start = reserve_worker();
   }
@@ -195,7 +209,7 @@ void Scheduler::wake_if_needed() noexcept {
   if (start) start_worker();
 }
 
-QueueCore* Scheduler::pop_ready() noexcept {
+QueueCore* Scheduler::pop_ready(Worker& worker) noexcept {
   for (;;) {
     QueueCore* expired = nullptr;
     QueueCore* queue = nullptr;
@@ -226,9 +240,10 @@ QueueCore* Scheduler::pop_ready() noexcept {
           best_level_.store(best, std::memory_order_relaxed);
         }
         ready_count_.fetch_sub(1, std::memory_order_seq_cst);
+        stop_searching(worker);
         // This thread will be busy: somebody must see to the rest, and to the clock.
         const bool more =
-            ready_count_.load(std::memory_order_seq_cst) != 0 && !spinner_.load(std::memory_order_seq_cst);
+            ready_count_.load(std::memory_order_seq_cst) != 0 && searching_.load(std::memory_order_seq_cst) == 0;
         if (more || (!timers_.empty() && keeper_ == nullptr)) {
           sleeper = take_sleeper();
           if (sleeper == nullptr) start = reserve_worker();
@@ -275,12 +290,16 @@ bool Scheduler::add_timer(QueueCore& queue, std::uint64_t nanoseconds) noexcept 
 
 bool Scheduler::spin(QueueCore* queue, std::uint64_t done) noexcept {
   // One thread at most, and only where that leaves the enqueuing thread a core.
+  std::uint64_t last = monotonic_nanoseconds();
+  if (last < no_spin_before_.load(std::memory_order_relaxed)) return false;
   if (live_.load(std::memory_order_relaxed) - sleeping_.load(std::memory_order_relaxed) > std::max(1, cores_ - 1)) {
     return false;
   }
   if (spinner_.exchange(true, std::memory_order_seq_cst)) return false;
   bool got = false;
-  const std::uint64_t deadline = monotonic_nanoseconds() + worker_spin_nanoseconds;
+  std::uint64_t next_budget = worker_spin_nanoseconds;
+  const std::uint64_t budget = spin_budget_.load(std::memory_order_relaxed);
+  const std::uint64_t deadline = last + budget;
   for (;;) {
     for (int i = 0; i < 4; ++i) cpu_relax();
     if (queue != nullptr && queue->enqueued.load(std::memory_order_relaxed) != done) {
@@ -290,11 +309,21 @@ bool Scheduler::spin(QueueCore* queue, std::uint64_t done) noexcept {
     if (ready_count_.load(std::memory_order_relaxed) != 0 || stopping()) break;
     if (queue != nullptr && queue->closed.load(std::memory_order_relaxed)) break;
     const std::uint64_t now = monotonic_nanoseconds();
-    if (now >= deadline || now >= next_deadline_.load(std::memory_order_relaxed)) break;
+    if (now - last > preempted_nanoseconds) {
+      // Somebody else wants this core. On a busy machine spinning takes from the very threads it waits for.
+      no_spin_before_.store(now + spin_pause_nanoseconds, std::memory_order_relaxed);
+      break;
+    }
+    last = now;
+    if (now >= next_deadline_.load(std::memory_order_relaxed)) break;
+    if (now >= deadline) {
+      next_budget = std::max(budget / 2, worker_least_spin_nanoseconds);
+      break;
+    }
   }
+  // In full as long as it pays: work that comes in a rhythm finds the worker awake, a lone task costs little.
+  spin_budget_.store(next_budget, std::memory_order_relaxed);
   spinner_.store(false, std::memory_order_seq_cst);
-  // Who pushed while this thread was spinning relied on it.
-  if (got && ready_count_.load(std::memory_order_seq_cst) != 0) wake_if_needed();
   return got;
 }
 
@@ -304,6 +333,7 @@ void Scheduler::sleep(Worker& worker) noexcept {
   {
     std::lock_guard guard(lock_);
     if (ready_count_.load(std::memory_order_seq_cst) != 0 || stopping()) return;
+    stop_searching(worker);
     worker.sleeping = true;
     worker.sleeping_next = sleepers_;
     sleepers_ = &worker;

@@ -99,6 +99,10 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
   // How long a host wait polls before it sleeps, and a dry worker before it does.
   static constexpr std::uint64_t host_spin_nanoseconds = 4'000;
   static constexpr std::uint64_t worker_spin_nanoseconds = 30'000;
+  static constexpr std::uint64_t worker_least_spin_nanoseconds = 2'000;
+  // A step of a spin that took so long was preempted; then no worker spins for a while.
+  static constexpr std::uint64_t preempted_nanoseconds = 10'000;
+  static constexpr std::uint64_t spin_pause_nanoseconds = 20'000'000;
 
  private:
   static constexpr int priorities = 3;
@@ -113,6 +117,7 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
     bool sleeping = false;   // under the scheduler's lock
     Op* free_ops = nullptr;  // nodes of finished operations, fewer than OpPool::chunk
     int free_count = 0;
+    bool searching = false;  // counted in searching_; the worker's own
     std::thread thread;
   };
   struct Timer {
@@ -123,13 +128,15 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
   Status admit_slow() noexcept;
   bool start_worker() noexcept;  // live_ was raised for it; lowers it again on failure
   void worker_main(Worker& worker) noexcept;
-  QueueCore* pop_ready() noexcept;
+  QueueCore* pop_ready(Worker& worker) noexcept;
   bool spin(QueueCore* queue, std::uint64_t done) noexcept;
   void sleep(Worker& worker) noexcept;
   void unpark(Worker& worker) noexcept;
   Worker* take_sleeper() noexcept;  // under lock_; prefers those that do not keep the timers
   bool reserve_worker() noexcept;   // under lock_
   void wake_if_needed() noexcept;
+  void start_searching(Worker& worker) noexcept;
+  void stop_searching(Worker& worker) noexcept;
   static int level(int priority) noexcept { return priority + 2; }  // 0 is the most urgent
 
   // run.cpp: one queue on one worker.
@@ -152,7 +159,11 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
   QueueCore* ready_tail_[priorities] = {};
   std::atomic<int> ready_count_{0};
   std::atomic<int> best_level_{priorities};
-  std::atomic<bool> spinner_{false};
+  // Workers that are about to look at the ready lists, so that none needs waking; a worker stops counting under lock_,
+  // or looks at the lists once more.
+  std::atomic<int> searching_{0};
+  std::atomic<bool> spinner_{false};  // one of them polls
+  std::atomic<std::uint64_t> no_spin_before_{0}, spin_budget_{worker_spin_nanoseconds};
   std::atomic<int> live_{0}, sleeping_{0};
   Worker* sleepers_ = nullptr;
   bool drained_ = false;      // after shutdown nothing becomes ready
