@@ -162,7 +162,7 @@ def test_a_block_that_fails_is_noticed(tmp_path: pathlib.Path) -> None:
     codes = [
         "assert device.type == 'cpu'",
         "def test_it():\n    assert False",
-        "late = torch.ones(3, device=device)[[9]]",
+        "torch.ones(3, device=device)[torch.tensor([9], device=device)]",
         "1",
     ]
     page.write_text("".join(f"```python\n{code}\n```\n" for code in codes))
