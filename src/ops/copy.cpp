@@ -7,6 +7,7 @@
 
 #include "ops/copy_paths.h"
 #include "ops/resize.h"
+#include "ops/shape_probe.h"
 
 namespace mojo::ops {
 
@@ -67,6 +68,7 @@ void copy_into(const at::Tensor& dst, const at::Tensor& src, bool non_blocking) 
   if (is_same_view(dst, src)) return;
   check_copy(dst, src);
   if (dst.numel() == 0) return;
+  refuse_while_probing();
   if (src.is_complex() && !dst.is_complex() && dst.scalar_type() != at::kBool) {
     // Said here and not by the kernel, whose thread has no Python to warn in.
     TORCH_WARN_ONCE("Casting complex values to real discards the imaginary part");

@@ -12,6 +12,7 @@
 #include <optional>
 #include <utility>
 
+#include "ops/shape_probe.h"
 #include "torch_backend/current.h"
 #include "torch_backend/device_allocator.h"
 
@@ -23,6 +24,7 @@ namespace {
 at::Tensor make_tensor(std::size_t bytes, at::ScalarType dtype, c10::DeviceIndex index) {
   // Not through c10::Allocator::allocate: that has no device argument, and to switch the current device costs.
   static c10::Allocator* const allocator = torch_backend::device_allocator();
+  if (shape_probe()) [[unlikely]] bytes = 0;
   auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(),
                                                        c10::SymInt(static_cast<std::int64_t>(bytes)),
                                                        torch_backend::allocate(bytes, index), allocator,

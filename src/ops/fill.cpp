@@ -10,6 +10,7 @@
 #include "mojo/device_stream.h"
 #include "ops/copy.h"
 #include "ops/host_alias.h"
+#include "ops/shape_probe.h"
 #include "ops/task.h"
 #include "torch_backend/current.h"
 #include "torch_backend/errors.h"
@@ -72,6 +73,7 @@ at::Tensor& zero(at::Tensor& self) {
 void fill_with(const at::Tensor& tensor, const at::Scalar& value) {
   const Pattern pattern = pattern_of(value, tensor.scalar_type());
   if (tensor.numel() == 0) return;
+  refuse_while_probing();
   const DeviceStream stream = torch_backend::current_stream(tensor.device().index());
   if (pattern.width != 0 && tensor.is_non_overlapping_and_dense() && !tensor.is_conj() && !tensor.is_neg()) {
     torch_backend::translated([&] {

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "mojo/status.h"
+#include "ops/shape_probe.h"
 #include "torch_backend/errors.h"
 
 namespace mojo::ops {
@@ -105,6 +106,7 @@ void free_task(void* block, std::size_t bytes) noexcept {
 
 void enqueue_task(DeviceStream stream, CpuTask* task, std::span<const Access> accesses) {
   TaskOwner owner(task);
+  refuse_while_probing();
   task->threads = at::get_num_threads();
   task->device = static_cast<std::int8_t>(stream.device_index());
   torch_backend::translated([&] {

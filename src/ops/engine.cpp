@@ -1,0 +1,243 @@
+#include "ops/engine.h"
+
+#include <ATen/MemoryOverlap.h>
+#include <ATen/core/List.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/native/CPUFallback.h>
+#include <ATen/native/Resize.h>
+#include <c10/core/DispatchKey.h>
+#include <c10/util/Exception.h>
+#include <torch/library.h>
+
+#include <algorithm>
+#include <exception>
+#include <memory>
+#include <utility>
+
+#include "ops/engine_call.h"
+#include "ops/engine_plan.h"
+#include "ops/engine_shapes.h"
+#include "ops/engine_task.h"
+#include "ops/factories.h"
+#include "ops/resize.h"
+#include "ops/shape_probe.h"
+#include "torch_backend/current.h"
+#include "torch_backend/errors.h"
+
+namespace mojo::ops {
+
+namespace {
+
+using c10::DispatchKey;
+using c10::IValue;
+using torch::jit::Stack;
+
+// Replaces the arguments at the end of `stack` by the results: written arguments, and `made` for those that are new.
+void return_results(const OpPlan& plan, Stack& stack, at::ArrayRef<IValue> made) {
+  const std::size_t count = plan.arguments.size(), first = stack.size() - count;
+  if (plan.returns.size() == 1) {
+    IValue result = plan.returns[0] == fresh ? made[0] : std::move(stack[first + static_cast<std::size_t>(plan.returns[0])]);
+    stack.resize(first);
+    stack.push_back(std::move(result));
+    return;
+  }
+  c10::SmallVector<IValue, 4> results;
+  std::size_t next = 0;
+  for (const int source : plan.returns)
+    results.push_back(source == fresh ? made[next++] : stack[first + static_cast<std::size_t>(source)]);
+  stack.resize(first);
+  for (IValue& result : results) stack.push_back(std::move(result));
+}
+
+// Core checks this when it sets up the iteration; here the iteration is set up on the worker.
+void check_overlap(const Call& call) {
+  for (const CallTensor& out : call.tensors) {
+    if (!out.written) continue;
+    for (const CallTensor& in : call.tensors)
+      if (!in.written && in.tensor->unsafeGetTensorImpl() != out.tensor->unsafeGetTensorImpl() &&
+          in.tensor->storage().is_alias_of(out.tensor->storage()))
+        at::assert_no_partial_overlap(*out.tensor, *in.tensor);
+  }
+}
+
+void resize_outputs(const Call& call, const Shapes& shapes) {
+  for (const ResultShape& wanted : shapes.resizes) {
+    // A copy: a warning may run anything.
+    const at::Tensor out = call.arguments[static_cast<std::size_t>(wanted.argument)].toTensor();
+    const at::IntArrayRef sizes = wanted.shape.sizes_arrayref();
+    if (at::native::resize_output(out, sizes))
+      out.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, wanted.shape.strides_arrayref());
+  }
+}
+
+void run_queued(const OpPlan& plan, Call& call, Stack& stack, const Shapes* shapes) {
+  if (shapes != nullptr && !shapes->resizes.empty()) resize_outputs(call, *shapes);
+  if (plan.is_pointwise && plan.fresh_count == 0) check_overlap(call);
+  c10::SmallVector<IValue, 4> made;
+  if (shapes != nullptr) {
+    for (const ResultShape& fresh_shape : shapes->fresh) {
+      if (fresh_shape.defined)
+        made.emplace_back(empty_strided(fresh_shape.shape.sizes_arrayref(), fresh_shape.shape.strides_arrayref(),
+                                        fresh_shape.dtype, call.device));
+      else
+        made.emplace_back(at::Tensor());
+    }
+  }
+  OpTask* const task = OpTask::make(call, stack);
+  for (const IValue& tensor : made) {
+    if (plan.out_overload.has_value())
+      task->add_out_argument(tensor.toTensor());
+    else
+      task->add_result(tensor.toTensor());
+  }
+  OpTask::enqueue(task, torch_backend::current_stream(call.device), plan.out_overload.has_value() ? *plan.out_overload : plan.op);
+  plan.queued.fetch_add(1, std::memory_order_relaxed);
+  return_results(plan, stack, made);
+}
+
+// `result`, a CPU tensor that nobody else knows, as a device tensor.
+at::Tensor on_device(const OpPlan& plan, const at::Tensor& result, c10::DeviceIndex device, at::Tensor out = {}) {
+  if (!result.defined()) return {};
+  TORCH_CHECK_NOT_IMPLEMENTED(result.layout() == at::kStrided && !result.is_quantized(), "mojo backend: ", plan.name,
+                              ": tensors of layout ", result.layout(), " are not supported on the device");
+  if (!out.defined())
+    out = result.is_non_overlapping_and_dense()
+              ? empty_strided(result.sizes(), result.strides(), result.scalar_type(), device)
+              : empty_contiguous(result.sizes(), result.scalar_type(), device);
+  if (result.numel() != 0)
+    enqueue_cpu_task(torch_backend::current_stream(device), plan.name.c_str(),
+                     [to = TensorDescriptor(out), result] { as_cpu(to).copy_(result); });
+  return out;
+}
+
+void run_waited(const OpPlan& plan, Call& call, Stack& stack) {
+  const DeviceStream stream = torch_backend::current_stream(call.device);
+  const auto results = std::make_shared<WaitedResults>();
+  OpTask* const task = OpTask::make(call, stack);
+  task->give_results_to(results);
+  OpTask::enqueue(task, stream, plan.op);
+  plan.waited.fetch_add(1, std::memory_order_relaxed);
+  torch_backend::translated([&] { stream.synchronize(); });
+  if (results->error) std::rethrow_exception(results->error);
+  TORCH_CHECK(results->ran, "mojo backend: ", plan.name, " was dropped: the device has been shut down");
+
+  Stack& values = results->values;
+  const std::size_t return_count = plan.returns.size();
+  c10::SmallVector<IValue, 4> made;
+  for (std::size_t i = 0; i < return_count; ++i) {
+    if (plan.returns[i] != fresh) continue;
+    IValue& value = values[i];
+    if (value.isTensor()) {
+      made.emplace_back(on_device(plan, std::exchange(value, IValue()).toTensor(), call.device));
+    } else if (value.isTensorList()) {
+      c10::List<at::Tensor> list;
+      for (const at::Tensor& tensor : value.toTensorVector()) list.push_back(on_device(plan, tensor, call.device));
+      made.emplace_back(std::move(list));
+    } else {
+      made.push_back(value);
+    }
+  }
+  // Outputs that the kernel resized: the alias has memory of its own now.
+  std::size_t next = return_count;
+  for (const CallTensor& t : call.tensors) {
+    if (!t.written) continue;
+    const at::Tensor& alias = values[next++].toTensor();
+    if (alias.sizes() == t.tensor->sizes()) continue;
+    const at::Tensor out = *t.tensor;
+    at::native::resize_output(out, alias.sizes());
+    on_device(plan, alias, call.device, out);
+  }
+  return_results(plan, stack, made);
+}
+
+// Core's kernel for any device, called back by ourselves to learn shapes, ends here with outputs that have them.
+void answer_probe(const OpPlan& plan, Stack& stack) {
+  if (plan.first_out < 0 || !plan.structured.has_value()) throw NotInferable();
+  return_results(plan, stack, {});
+}
+
+[[noreturn]] void throw_missing(const OpPlan& plan) {
+  TORCH_CHECK_NOT_IMPLEMENTED(false, "Could not run '", plan.name, "' with arguments from the 'mojo' backend: the op has ",
+                              "no kernel for the CPU, which does the host device's work");
+}
+
+}  // namespace
+
+void run_on_host_device(const c10::OperatorHandle& op, Stack* stack) {
+  const OpPlan& plan = plan_of(op);
+  if (C10_UNLIKELY(shape_probe())) {
+    answer_probe(plan, *stack);
+    return;
+  }
+  switch (plan.service) {
+    case Service::queued:
+    case Service::waited:
+      break;
+    case Service::on_caller:
+      op.callBoxedForDispatchKey(DispatchKey::CPU, *stack);
+      return;
+    case Service::by_copies:
+      plan.waited.fetch_add(1, std::memory_order_relaxed);
+      at::native::cpu_fallback(op, stack);
+      return;
+    case Service::refused:
+      TORCH_CHECK_NOT_IMPLEMENTED(false, "mojo backend: ", plan.name,
+                                  ": sparse, quantized and nested tensors are not supported on the device");
+    case Service::missing:
+      throw_missing(plan);
+  }
+  Call call(plan, torch::jit::last(*stack, plan.arguments.size()));
+  if (plan.service == Service::waited || (plan.waits_for_masks && call.has_mask)) {
+    run_waited(plan, call, *stack);
+    return;
+  }
+  if (plan.shapes_fixed) {
+    run_queued(plan, call, *stack, nullptr);
+    return;
+  }
+  const std::shared_ptr<const Shapes> shapes = shapes_of(call);
+  if (shapes->known)
+    run_queued(plan, call, *stack, shapes.get());
+  else
+    run_waited(plan, call, *stack);
+}
+
+void register_engine(torch::Library& fallback, torch::Library& aten) {
+  watch_registrations();
+  fallback.fallback(torch::CppFunction::makeFromBoxedFunction<&run_on_host_device>());
+  // Where core has a device-independent kernel and CPU one of its own: the latter's values are the right ones, and one op
+  // is one task.
+  auto& dispatcher = c10::Dispatcher::singleton();
+  for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
+    if (name.name.rfind("aten::", 0) != 0) continue;
+    const auto op = dispatcher.findSchema(name);
+    if (!op.has_value() || op->hasKernelForDispatchKey(DispatchKey::PrivateUse1) ||
+        !op->hasKernelForDispatchKey(DispatchKey::CPU))
+      continue;
+    const bool composite = op->hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutogradNonFunctional) ||
+                           op->hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd) ||
+                           op->hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd);
+    if (!composite || plan_of(*op).service != Service::queued) continue;
+    const std::string local = name.name.substr(6) + (name.overload_name.empty() ? "" : "." + name.overload_name);
+    aten.impl(local.c_str(), torch::CppFunction::makeFromBoxedFunction<&run_on_host_device>());
+  }
+}
+
+std::vector<OpCount> op_counts() {
+  std::vector<OpCount> result;
+  for (const OpPlan* plan : all_plans()) {
+    const OpCount count{plan->name, plan->queued.load(std::memory_order_relaxed),
+                        plan->waited.load(std::memory_order_relaxed), plan->reason};
+    if (count.queued + count.waited != 0) result.push_back(count);
+  }
+  return result;
+}
+
+void reset_op_counts() noexcept {
+  for (const OpPlan* plan : all_plans()) {
+    plan->queued.store(0, std::memory_order_relaxed);
+    plan->waited.store(0, std::memory_order_relaxed);
+  }
+}
+
+}  // namespace mojo::ops

@@ -1,0 +1,76 @@
+// What it is: OpPlan, what the engine knows of an operator: which arguments are tensors, which of them it writes, and
+//   how its calls are served. Made from the operator's schema, tags and kernels at its first call.
+// Ordering: none. Threads: plan_of may be called from any thread and takes no lock once a plan exists; plans live as long
+//   as the process.
+// Errors: none.
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace mojo::ops {
+
+enum class Service : std::uint8_t {
+  queued,      // shapes are known at the call
+  waited,      // result sizes depend on data, or nobody can tell them beforehand
+  on_caller,   // a view: core's kernel, on the device tensors themselves
+  by_copies,   // the CPU kernel is Python's: on the calling thread, on copies
+  refused,     // a layout that the device does not have
+  missing,     // CPU has no kernel either
+};
+
+enum class ArgumentType : std::uint8_t { tensor, tensor_list, optional_tensor_list, generator, device, pin_memory, scalar, other };
+
+struct Argument {
+  ArgumentType type = ArgumentType::other;
+  bool written = false;
+};
+
+inline constexpr int fresh = -1;  // OpPlan::returns: a new tensor, not an argument
+
+struct OpPlan {
+  OpPlan(c10::OperatorHandle handle, const void* key) : op(handle), key(key) {}
+
+  c10::OperatorHandle op;
+  const void* const key;
+  std::string name;                // aten::add.out
+  Service service = Service::missing;
+  const char* reason = "";         // of a service that is not `queued`
+  std::vector<Argument> arguments;
+  std::vector<int> returns;        // the index of the argument that is returned, or `fresh`
+  int fresh_count = 0;
+  int first_out = -1;              // the index from which on all arguments are outputs (`.out` overloads), or -1
+
+  bool is_random = false;          // draws random numbers without a generator argument
+  bool is_pointwise = false;
+  bool has_tensor_argument = false;
+  bool takes_cpu_tensors = false;  // of any size, beside device tensors
+  bool shapes_fixed = false;       // writes only to arguments, never changes their sizes, has nothing worth checking
+  bool waits_for_masks = false;    // result sizes depend on data if an index is a mask
+
+  // The overload whose core kernel works out shapes on any device (structured ops): this op itself or its sibling
+  // without outputs.
+  std::optional<c10::OperatorHandle> structured;
+  // The same op without outputs, for `.out` overloads.
+  std::optional<c10::OperatorHandle> functional;
+  // The overload that writes to given outputs, where CPU has a kernel of its own for it.
+  std::optional<c10::OperatorHandle> out_overload;
+
+  mutable std::atomic<std::uint64_t> queued{0};
+  mutable std::atomic<std::uint64_t> waited{0};
+};
+
+const OpPlan& plan_of(const c10::OperatorHandle& op);
+
+// All plans made so far.
+std::vector<const OpPlan*> all_plans();
+
+// Forgets plans of operators that are taken out of the dispatcher. Once.
+void watch_registrations();
+
+}  // namespace mojo::ops

@@ -1,0 +1,191 @@
+#include "ops/engine_task.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/Generator.h>
+#include <ATen/core/List.h>
+#include <c10/core/Allocator.h>
+#include <c10/core/StorageImpl.h>
+#include <c10/util/Exception.h>
+
+#include <optional>
+#include <utility>
+
+#include "torch_backend/generator.h"
+
+namespace mojo::ops {
+
+namespace {
+
+using c10::IValue;
+
+// Tensors of one storage get aliases of one storage; with more tensors than this (a step of an optimizer) nobody looks.
+constexpr std::size_t most_shared = 16;
+
+}  // namespace
+
+OpTask* OpTask::make(const Call& call, torch::jit::Stack& stack) {
+  void* const block = allocate_task(sizeof(OpTask));
+  auto* const task = new (block) OpTask(call.plan);
+  task->run = [](CpuTask& self) { static_cast<OpTask&>(self).run_on_worker(); };
+  task->destroy = [](CpuTask& self) noexcept { static_cast<OpTask&>(self).~OpTask(); };
+  task->name = call.plan.name.c_str();
+  task->bytes = sizeof(OpTask);
+  try {
+    const std::size_t first = stack.size() - call.arguments.size();
+    for (std::size_t i = 0; i < call.arguments.size(); ++i)
+      task->add(stack[first + i], call.plan.arguments[i], call.device);
+  } catch (...) {
+    task->destroy(*task);
+    free_task(block, sizeof(OpTask));
+    throw;
+  }
+  return task;
+}
+
+void OpTask::add_tensor(const at::Tensor& tensor, bool written) {
+  Tensor& entry = tensors_.emplace_back();
+  entry.written = written;
+  if (!tensor.defined()) return;
+  entry.descriptor = tensor.is_cpu() ? TensorDescriptor::holding(tensor) : TensorDescriptor(tensor, written);
+}
+
+void OpTask::add(IValue& value, const Argument& argument, c10::DeviceIndex device) {
+  Slot& slot = slots_.emplace_back();
+  if (value.isTensor()) {
+    slot.kind = Kind::tensor;
+    add_tensor(value.toTensor(), argument.written);
+    return;
+  }
+  switch (argument.type) {
+    case ArgumentType::tensor_list:
+    case ArgumentType::optional_tensor_list:
+      if (!value.isList()) break;
+      slot.kind = argument.type == ArgumentType::tensor_list ? Kind::tensor_list : Kind::optional_tensor_list;
+      slot.value = static_cast<std::int64_t>(value.toListRef().size());
+      for (const IValue& element : value.toListRef())
+        add_tensor(element.isTensor() ? element.toTensor() : at::Tensor(), argument.written);
+      return;
+    case ArgumentType::generator: {
+      const auto given = value.isNone() ? std::nullopt : std::optional(value.toGenerator());
+      slot.kind = Kind::generator;
+      slot.value = static_cast<std::int64_t>(torch_backend::reserve_call_seed(given, device));
+      return;
+    }
+    case ArgumentType::device:
+      if (value.isDevice()) slot.value = at::Device(at::kCPU);
+      return;
+    case ArgumentType::pin_memory:
+      return;
+    default:
+      break;
+  }
+  slot.value = std::move(value);
+}
+
+void OpTask::add_out_argument(const at::Tensor& tensor) {
+  slots_.emplace_back().kind = Kind::tensor;
+  add_tensor(tensor, true);
+}
+
+void OpTask::add_result(const at::Tensor& tensor) {
+  results_.push_back(tensor.defined() ? TensorDescriptor(tensor) : TensorDescriptor());
+}
+
+void OpTask::enqueue(OpTask* task, DeviceStream stream, const c10::OperatorHandle& op) {
+  task->op_ = &op;
+  c10::SmallVector<Access, 8> accesses;
+  for (const Tensor& tensor : task->tensors_) {
+    const Access access = tensor.descriptor.access(tensor.written);
+    if (access.ptr) accesses.push_back(access);
+  }
+  for (const TensorDescriptor& result : task->results_) {
+    const Access access = result.access(true);
+    if (access.ptr) accesses.push_back(access);
+  }
+  enqueue_task(stream, task, {accesses.data(), accesses.size()});
+}
+
+void OpTask::run_on_worker() {
+  c10::SmallVector<at::Tensor, 5> aliases;
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    const TensorDescriptor& descriptor = tensors_[i].descriptor;
+    const at::Tensor* same = nullptr;
+    if (const void* storage = descriptor.storage(); storage != nullptr && tensors_.size() <= most_shared)
+      for (std::size_t j = 0; j < i && same == nullptr; ++j)
+        if (tensors_[j].descriptor.storage() == storage) same = &aliases[j];
+    aliases.push_back(same != nullptr ? as_cpu(descriptor, same->storage()) : as_cpu(descriptor));
+  }
+
+  torch::jit::Stack stack;
+  stack.reserve(slots_.size());
+  std::size_t next = 0;
+  for (Slot& slot : slots_) {
+    switch (slot.kind) {
+      case Kind::value:
+        stack.push_back(std::move(slot.value));
+        break;
+      case Kind::tensor:
+        stack.emplace_back(aliases[next++]);
+        break;
+      case Kind::tensor_list: {
+        c10::List<at::Tensor> list;
+        const std::int64_t count = slot.value.toInt();
+        list.reserve(static_cast<std::size_t>(count));
+        for (std::int64_t i = 0; i < count; ++i) list.push_back(aliases[next++]);
+        stack.emplace_back(std::move(list));
+        break;
+      }
+      case Kind::optional_tensor_list: {
+        c10::List<std::optional<at::Tensor>> list;
+        for (std::int64_t i = 0, count = slot.value.toInt(); i < count; ++i, ++next)
+          list.push_back(aliases[next].defined() ? std::optional(aliases[next]) : std::nullopt);
+        stack.emplace_back(std::move(list));
+        break;
+      }
+      case Kind::generator:
+        stack.emplace_back(at::make_generator<at::CPUGeneratorImpl>(static_cast<std::uint64_t>(slot.value.toInt())));
+        break;
+    }
+  }
+  if (waited_ == nullptr) {
+    call(stack, aliases);
+    return;
+  }
+  // The caller raises it at the call: nothing is kept on the stream.
+  try {
+    op_->callBoxed(stack);
+    waited_->values = std::move(stack);
+    // The written arguments follow: the caller looks whether they have another shape now.
+    for (std::size_t i = 0; i < tensors_.size(); ++i)
+      if (tensors_[i].written) waited_->values.emplace_back(aliases[i]);
+  } catch (...) {
+    waited_->error = std::current_exception();
+  }
+  waited_->ran = true;
+}
+
+void OpTask::call(torch::jit::Stack& stack, at::ArrayRef<at::Tensor> aliases) {
+  op_->callBoxed(stack);
+  for (std::size_t i = 0; i < tensors_.size(); ++i)
+    TORCH_CHECK(!tensors_[i].written || !aliases[i].defined() || aliases[i].sizes() == tensors_[i].descriptor.sizes(),
+                "mojo backend: ", plan_.name, " gave an output of shape ", aliases[i].sizes(), ", expected was ",
+                tensors_[i].descriptor.sizes());
+  if (!results_.empty()) copy_results(stack);
+}
+
+void OpTask::copy_results(torch::jit::Stack& stack) {
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < plan_.returns.size(); ++i) {
+    if (plan_.returns[i] != fresh) continue;
+    const TensorDescriptor& expected = results_[next++];
+    if (!expected.defined() || stack[i].isNone()) continue;
+    const at::Tensor& result = stack[i].toTensor();
+    if (!result.defined()) continue;
+    TORCH_CHECK(result.sizes() == expected.sizes() && result.scalar_type() == expected.dtype(), "mojo backend: ", plan_.name,
+                " gave a result of shape ", result.sizes(), " and dtype ", result.scalar_type(), ", expected was ",
+                expected.sizes(), " and ", expected.dtype());
+    as_cpu(expected).copy_(result);
+  }
+}
+
+}  // namespace mojo::ops
