@@ -26,7 +26,7 @@ def drain() -> None:
 
 
 def run_python(
-    code: str, *, register: bool = True, timeout: float = 120, check: bool = True, **settings: str
+    code: str, *, register: bool = True, timeout: float = 120, check: bool = True, stdin: str = "", **settings: str
 ) -> subprocess.CompletedProcess:
     """Runs `code` in a fresh interpreter; `HOST_DEVICES="3"` stands for TORCH_MOJO_BACKEND_HOST_DEVICES."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("TORCH_MOJO_BACKEND_HOST_")}
@@ -34,7 +34,9 @@ def run_python(
     here = os.path.dirname(os.path.abspath(__file__))
     env["PYTHONPATH"] = os.pathsep.join(filter(None, [here, env.get("PYTHONPATH")]))
     text = (PRELUDE if register else "") + textwrap.dedent(code)
-    done = subprocess.run([sys.executable, "-c", text], env=env, capture_output=True, text=True, timeout=timeout)
+    done = subprocess.run(
+        [sys.executable, "-c", text], env=env, input=stdin, capture_output=True, text=True, timeout=timeout
+    )
     if check and done.returncode != 0:
         raise AssertionError(f"exit status {done.returncode}\n{done.stdout}\n{done.stderr}")
     return done

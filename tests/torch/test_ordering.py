@@ -213,52 +213,55 @@ WAITS = {
 
 
 @contract("O-07")
-@pytest.mark.parametrize("wait", WAITS.values(), ids=WAITS)
-def test_a_wait_holds_neither_a_lock_nor_the_gil(wait):
+def test_a_wait_holds_neither_a_lock_nor_the_gil():
     # In a process of its own: where a wait holds the GIL, nothing in the process runs on, a timeout neither.
-    run_python(
-        f"""
-        import copy, io, pickle, sys, threading, time
-        from torch_mojo_backend.testing import Gate
-        x, h = torch.zeros(4, device="mojo"), torch.empty(4)
-        y, p = torch.zeros(4, device="mojo"), torch.zeros(4).pin_memory()
-        torch.accelerator.synchronize()
-        s, t = torch.Stream("mojo"), torch.Stream("mojo")
-        gate = Gate(s)
-        with s:
-            x.fill_(1)
-        e = s.record_event()
-        ended = threading.Event()
-        def wait():
-            {wait}
-            ended.set()
-        waiter = threading.Thread(target=wait, daemon=True)
-        waiter.start()
-        # Until the waiter sleeps in the kernel, with no progress in Python, it may not have come to its wait.
-        def asleep():
-            with open(f"/proc/self/task/{{waiter.native_id}}/stat") as stat:
-                return stat.read().rsplit(")", 1)[1].split()[0] == "S"
-        calm = 0
-        while calm < 20:
-            time.sleep(0.002)
-            calm = calm + 1 if asleep() else 0
-        assert not ended.is_set()
-        for stream in (s, t, torch.accelerator.current_stream()):
-            with stream:
-                z = torch.ones(1 << 16, device="mojo"); z.mul_(2).add_(1)
-                z.record_stream(t); del z
-                p.copy_(y, non_blocking=True); y.copy_(p, non_blocking=True)
-            f = stream.record_event(); t.wait_event(f); t.wait_stream(stream); f.query(); stream.query()
-        torch.Stream("mojo"); torch.empty(4, pin_memory=True); torch.accelerator.memory_stats()
-        torch.accelerator.empty_cache()
-        assert torch.ones(4, device="mojo").sum().item() == 4     # another stream's wait ends meanwhile
-        assert not ended.is_set() and not s.query()
-        gate.open()
-        assert ended.wait(60)
-        torch.accelerator.synchronize()
-        """,
-        timeout=100,
-    )
+    code = """
+import copy, io, pickle, sys, threading, time
+from torch_mojo_backend.testing import Gate
+y, p = torch.zeros(4, device="mojo"), torch.zeros(4).pin_memory()
+
+def asleep(thread):
+    with open(f"/proc/self/task/{thread.native_id}/stat") as stat:
+        return stat.read().rsplit(")", 1)[1].split()[0] == "S"
+
+def check(name, wait):
+    print(name, flush=True)
+    x, h = torch.zeros(4, device="mojo"), torch.empty(4)
+    torch.accelerator.synchronize()
+    s, t = torch.Stream("mojo"), torch.Stream("mojo")
+    gate = Gate(s)
+    with s:
+        x.fill_(1)
+    e = s.record_event()
+    ended = threading.Event()
+    def run():
+        wait(s, e, x, h)
+        ended.set()
+    waiter = threading.Thread(target=run, daemon=True)
+    waiter.start()
+    calm = 0
+    while calm < 20:      # until it sleeps, and goes on sleeping, it may not have come to its wait
+        time.sleep(0.002)
+        calm = calm + 1 if asleep(waiter) else 0
+    assert not ended.is_set()
+    for stream in (s, t, torch.accelerator.current_stream()):
+        with stream:
+            z = torch.ones(1 << 16, device="mojo"); z.mul_(2).add_(1)
+            z.record_stream(t); del z
+            p.copy_(y, non_blocking=True); y.copy_(p, non_blocking=True)
+        f = stream.record_event(); t.wait_event(f); t.wait_stream(stream); f.query(); stream.query()
+    torch.Stream("mojo"); torch.empty(4, pin_memory=True); torch.accelerator.memory_stats()
+    torch.accelerator.empty_cache()
+    assert torch.ones(4, device="mojo").sum().item() == 4     # another stream's wait ends meanwhile
+    assert not ended.is_set() and not s.query()
+    gate.open()
+    assert ended.wait(60)
+    torch.accelerator.synchronize()
+
+"""
+    for name, wait in WAITS.items():
+        code += f"def wait(s, e, x, h):\n    {wait}\ncheck({name!r}, wait)\n"
+    run_python(code)
 
 
 def bad_embedding(device: torch.device) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""Resources stay bounded, and nobody is stopped by a thread that waits: rows S-11, O-07, and measures of reliability."""
+"""Resources stay bounded, and nobody is stopped by a thread that waits: rows S-11 and O-07, measures of reliability."""
 
 import pytest
 from contract import contract
