@@ -122,43 +122,36 @@ Block& RangeAllocator::take_run(Block& first, Block& last, std::uint64_t size, s
 void RangeAllocator::release(Block& block, StreamUid owner, std::uint64_t sequence) noexcept {
   assert(block.use == Block::Use::taken || block.use == Block::Use::waiting);
   mark_owner(*block.segment, owner);
-  Block* previous = block.previous;
-  Block* next = block.next;
   const auto joins = [owner](const Block* b) {
     return b != nullptr && b->use == Block::Use::free && (b->owner == owner || b->owner == 0);
   };
-  const bool with_previous = joins(previous), with_next = joins(next);
-  if (with_previous) sequence = std::max(sequence, previous->sequence);
-  if (with_next) sequence = std::max(sequence, next->sequence);
-
-  Block* result = &block;
-  if (with_previous) {
-    // The neighbour that is in the order already stays, so that in most cases no node moves.
-    count(*previous, -1);
-    if (with_next) remove_from_free(*next);
-    absorb_next(*previous);
-    if (with_next) absorb_next(*previous);
-    result = previous;
-  } else if (with_next) {
-    count(*next, -1);
-    remove_start(*next);
-    remove_start(block);
-    next->address = block.address;
-    next->size += block.size;
-    next->previous = block.previous;
-    (block.previous == nullptr ? next->segment->first : block.previous->next) = next;
-    drop_block(block);
-    put_start(*next);
-    result = next;
+  // Not only the next ones: what was everyone's may have lain beside what is the owner's.
+  Block* first = &block;
+  Block* last = &block;
+  while (joins(first->previous)) first = first->previous;
+  while (joins(last->next)) last = last->next;
+  const bool alone = first == last;
+  // One that is among the free blocks already is what remains, so that in most cases no node moves.
+  Block* result = first != &block ? first : (alone ? &block : block.next);
+  for (Block* b = first;; b = b->next) {
+    if (b != &block) {
+      sequence = std::max(sequence, b->sequence);
+      count(*b, -1);
+      if (b != result) free_.erase(*b);
+    }
+    if (b == last) break;
   }
+  const std::uint64_t end = last->address + last->size;
+  if (first == &block && !alone) absorb_previous(*result);
+  while (result->address + result->size < end) absorb_next(*result);
   result->owner = owner;
   result->sequence = owner == 0 ? 0 : sequence;
   result->use = Block::Use::free;
   result->requested = 0;
-  if (with_previous || with_next) {
-    free_.reposition(*result);
-  } else {
+  if (alone) {
     free_.insert(*result);
+  } else {
+    free_.reposition(*result);
   }
   count(*result, +1);
   Segment& segment = *result->segment;
@@ -245,7 +238,7 @@ void RangeAllocator::remove_from_free(Block& block) noexcept {
   free_.erase(block);
 }
 
-// Joins `block` and its next neighbour, which is not among the free blocks.
+// Joins `block` and its neighbour, which is not among the free blocks.
 void RangeAllocator::absorb_next(Block& block) noexcept {
   Block& next = *block.next;
   remove_start(next);
@@ -253,6 +246,18 @@ void RangeAllocator::absorb_next(Block& block) noexcept {
   block.next = next.next;
   if (next.next != nullptr) next.next->previous = &block;
   drop_block(next);
+}
+
+void RangeAllocator::absorb_previous(Block& block) noexcept {
+  Block& previous = *block.previous;
+  remove_start(block);
+  remove_start(previous);
+  block.address = previous.address;
+  block.size += previous.size;
+  block.previous = previous.previous;
+  (previous.previous == nullptr ? block.segment->first : previous.previous->next) = &block;
+  drop_block(previous);
+  put_start(block);
 }
 
 void RangeAllocator::mark_owner(Segment& segment, StreamUid owner) noexcept {

@@ -128,6 +128,7 @@ class RangeAllocator {
   void count(const Block& block, int sign) noexcept;  // in split_free_*, if it belongs there
   void remove_from_free(Block& block) noexcept;
   void absorb_next(Block& block) noexcept;
+  void absorb_previous(Block& block) noexcept;
   void mark_owner(Segment& segment, StreamUid owner) noexcept;
   bool can_leave(std::uint64_t rest, std::uint64_t least_rest) const noexcept {
     return rest >= least_rest && rest >= granule_;
