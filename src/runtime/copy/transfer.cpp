@@ -182,7 +182,9 @@ Status download(detail::StreamState& stream, void* dst, DevicePtr src, std::uint
     }
   }
   std::uint64_t number = 0;
-  MOJO_RETURN_IF_ERROR(enqueue_copy(stream, download_of(dst, src, bytes), &number));
+  driver::Copy copy = download_of(dst, src, bytes);
+  copy.host_held = !request.pinned;  // this call returns when the copy is complete
+  MOJO_RETURN_IF_ERROR(enqueue_copy(stream, copy, &number));
   if (plan.records_host_use) record_host_use(stream, dst, number);
   return plan.blocks == HostBlocks::no ? Status{} : wait_and_take_failure(stream, number);
 }
