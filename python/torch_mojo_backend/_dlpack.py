@@ -1,8 +1,8 @@
 """DLPack for device tensors.
 
 Core knows an out-of-tree device type only by the name ``privateuse1``, so ``Tensor.__dlpack_device__`` raises for a
-type that has been renamed, and ``Tensor.__dlpack__`` orders nobody's stream. ``install()`` mends both, for tensors of our
-type alone. On the host device the capsule says kDLExtDev.
+type that has been renamed, and ``Tensor.__dlpack__`` orders nobody's stream. ``install()`` mends both, for tensors of
+our type alone. On the host device the capsule says kDLExtDev.
 """
 
 from __future__ import annotations

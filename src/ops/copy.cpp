@@ -14,9 +14,8 @@ namespace mojo::ops {
 namespace {
 
 bool is_same_view(const at::Tensor& dst, const at::Tensor& src) {
-  return dst.is_same(src) ||
-         (dst.is_alias_of(src) && dst.storage_offset() == src.storage_offset() && dst.strides() == src.strides() &&
-          dst.sizes() == src.sizes() && same_dtype(dst, src));
+  return dst.is_same(src) || (dst.is_alias_of(src) && dst.storage_offset() == src.storage_offset() &&
+                              dst.strides() == src.strides() && dst.sizes() == src.sizes() && same_dtype(dst, src));
 }
 
 // The errors of at::copy_ on CPU, in its order.
@@ -68,6 +67,7 @@ void copy_into(const at::Tensor& dst, const at::Tensor& src, bool non_blocking) 
   if (is_same_view(dst, src)) return;
   check_copy(dst, src);
   if (dst.numel() == 0) return;
+  refuse_while_probing();
   refuse_while_probing();
   if (src.is_complex() && !dst.is_complex() && dst.scalar_type() != at::kBool) {
     // Said here and not by the kernel, whose thread has no Python to warn in.

@@ -24,7 +24,8 @@ namespace {
 at::Tensor make_tensor(std::size_t bytes, at::ScalarType dtype, c10::DeviceIndex index) {
   // Not through c10::Allocator::allocate: that has no device argument, and to switch the current device costs.
   static c10::Allocator* const allocator = torch_backend::device_allocator();
-  if (shape_probe()) [[unlikely]] bytes = 0;
+  if (shape_probe()) [[unlikely]]
+    bytes = 0;
   auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(),
                                                        c10::SymInt(static_cast<std::int64_t>(bytes)),
                                                        torch_backend::allocate(bytes, index), allocator,
@@ -80,8 +81,7 @@ at::Tensor empty_strided_kernel(at::IntArrayRef sizes, at::IntArrayRef strides, 
 
 }  // namespace
 
-at::Tensor empty_strided(at::IntArrayRef sizes, at::IntArrayRef strides, at::ScalarType dtype,
-                         c10::DeviceIndex index) {
+at::Tensor empty_strided(at::IntArrayRef sizes, at::IntArrayRef strides, at::ScalarType dtype, c10::DeviceIndex index) {
   const std::size_t bytes = at::detail::computeStorageNbytes(sizes, strides, c10::elementSize(dtype));
   at::Tensor result = make_tensor(bytes, dtype, index);
   result.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides);

@@ -72,7 +72,8 @@ at::Tensor& zero(at::Tensor& self) {
 
 void fill_with(const at::Tensor& tensor, const at::Scalar& value) {
   const Pattern pattern = pattern_of(value, tensor.scalar_type());
-  if (tensor.numel() == 0) return;
+  // A factory that fills what it makes may well be asked for shapes alone.
+  if (tensor.numel() == 0 || shape_probe()) return;
   refuse_while_probing();
   const DeviceStream stream = torch_backend::current_stream(tensor.device().index());
   if (pattern.width != 0 && tensor.is_non_overlapping_and_dense() && !tensor.is_conj() && !tensor.is_neg()) {
@@ -85,8 +86,8 @@ void fill_with(const at::Tensor& tensor, const at::Scalar& value) {
   torch_backend::translated([&] {
     TensorDescriptor target(tensor);
     const Access access = target.access(true);
-    enqueue_cpu_task(
-        stream, "aten::fill_", [target = std::move(target), value] { as_cpu(target).fill_(value); }, {&access, 1});
+    enqueue_cpu_task(stream, "aten::fill_", [target = std::move(target), value] { as_cpu(target).fill_(value); },
+                     {&access, 1});
   });
 }
 

@@ -8,6 +8,8 @@
 #include <c10/core/TensorImpl.h>
 #include <c10/util/Exception.h>
 
+#include "ops/shape_probe.h"
+
 namespace mojo::ops {
 
 namespace {
@@ -33,15 +35,16 @@ void resize_in_place(const at::Tensor& tensor, at::IntArrayRef sizes, at::Option
   if (tensor.sizes() == sizes && (!strides.has_value() || tensor.strides() == *strides)) return;
   const std::size_t item = tensor.itemsize();
   const auto offset = static_cast<std::size_t>(tensor.storage_offset());
-  const std::size_t bytes = strides.has_value()
-                                ? at::detail::computeStorageNbytes(sizes, *strides, item, offset)
-                                : at::detail::computeStorageNbytesContiguous(sizes, item, offset);
+  const std::size_t bytes = strides.has_value() ? at::detail::computeStorageNbytes(sizes, *strides, item, offset)
+                                                : at::detail::computeStorageNbytesContiguous(sizes, item, offset);
   std::size_t elements = 1;
   for (const std::int64_t size : sizes) elements *= static_cast<std::size_t>(size);
   const c10::Storage& storage = tensor.storage();
   // Nothing to hold in it: the offset alone must not grow it.
-  if (elements != 0 && bytes > storage.nbytes())
+  if (elements != 0 && bytes > storage.nbytes()) {
+    refuse_while_probing();
     at::detail::getPrivateUse1Hooks().resizePrivateUse1Bytes(storage, bytes);
+  }
   if (strides.has_value())
     impl->set_sizes_and_strides(sizes, *strides);
   else

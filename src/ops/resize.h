@@ -11,8 +11,7 @@
 namespace mojo::ops {
 
 // Gives `tensor` new sizes and, with `strides`, strides (contiguous else), and more memory where it has too little.
-void resize_in_place(const at::Tensor& tensor, at::IntArrayRef sizes,
-                     at::OptionalIntArrayRef strides = std::nullopt);
+void resize_in_place(const at::Tensor& tensor, at::IntArrayRef sizes, at::OptionalIntArrayRef strides = std::nullopt);
 
 // resize_.
 void register_resize(torch::Library& library);

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "mojo/device_stream.h"
+#include "ops/shape_probe.h"
 #include "torch_backend/current.h"
 #include "torch_backend/errors.h"
 
@@ -18,6 +19,7 @@ namespace {
 
 at::Scalar local_scalar_dense(const at::Tensor& self) {
   TORCH_CHECK(self.numel() > 0, "_local_scalar_dense: Empty tensor not supported");
+  refuse_while_probing();
   alignas(16) std::array<std::byte, 16> bytes;
   torch_backend::translated([&] {
     torch_backend::current_stream(self.device().index())

@@ -2,6 +2,7 @@
 
 import contextlib
 import random
+import sys
 import threading
 import warnings
 from collections.abc import Callable
@@ -10,7 +11,6 @@ import pytest
 import torch
 from contract import contract
 from helpers import in_thread, run_python
-
 from torch_mojo_backend.testing import Gate, assert_no_host_wait
 
 N = 1 << 12
@@ -141,7 +141,9 @@ def test_a_blocking_upload_of_pinned_memory_lets_the_source_be_reused(device, dt
 def test_an_upload_larger_than_the_staging_bound_waits_for_its_stream_and_stages_in_parts(non_blocking):
     run_python(
         f"""
-        from test_copies import assert_blocks, held
+        import sys
+        sys.path[:0] = {sys.path!r}
+        from test_copies import assert_blocks
         from torch_mojo_backend.testing import Gate
         s, other = torch.Stream("mojo"), torch.Stream("mojo")
         small = torch.zeros(64 << 10, dtype=torch.uint8, device="mojo")
@@ -517,7 +519,8 @@ def test_every_copy_gives_what_cpu_gives(round, second_device):
         src_place = generator.choice(places)
         dst_place = generator.choice([place for place in places if "mojo" in place or "mojo" in src_place])
         non_blocking = generator.random() < 0.5
-        what = (seed, step, src_place, dst_place, src_dtype, dst_dtype, src.shape, src.stride(), dst.shape, dst.stride())
+        forms = src_dtype, src.shape, src.stride(), dst_dtype, dst.shape, dst.stride()
+        what = seed, step, src_place, dst_place, forms
         our_src, our_dst = placed(src, src_place), placed(dst, dst_place)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -595,7 +598,9 @@ def message_of(call: Callable[[], object]) -> tuple[type, str]:
     return caught.type, str(caught.value).split("\n")[0]
 
 
-@pytest.mark.parametrize("src_place, dst_place", [("cpu", "mojo"), ("mojo", "cpu"), ("mojo", "mojo"), ("mojo:1", "mojo")])
+@pytest.mark.parametrize(
+    "src_place, dst_place", [("cpu", "mojo"), ("mojo", "cpu"), ("mojo", "mojo"), ("mojo:1", "mojo")]
+)
 @pytest.mark.parametrize(
     "src, dst",
     [((3,), (4,)), ((3,), (1,)), ((4, 2, 3), (2, 3)), ((0,), (3,)), ((3,), ()), ((2, 3), (3, 2))],

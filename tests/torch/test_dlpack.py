@@ -6,7 +6,6 @@ import pytest
 import torch
 from contract import contract
 from torch.utils.dlpack import DLDeviceType, from_dlpack, to_dlpack
-
 from torch_mojo_backend.testing import Gate
 
 pytestmark = contract("C-14")
@@ -42,14 +41,18 @@ def test_memory_is_shared(x, passed_on):
     assert bool((x.cpu() == 3).all())
 
 
-@pytest.mark.parametrize("view", [lambda x: x.t(), lambda x: x[1:, ::2], lambda x: x[0], lambda x: x[2, 3], lambda x: x[:0]])
+@pytest.mark.parametrize(
+    "view", [lambda x: x.t(), lambda x: x[1:, ::2], lambda x: x[0], lambda x: x[2, 3], lambda x: x[:0]]
+)
 def test_views(x, view):
     y = torch.from_dlpack(view(x))
     assert y.shape == view(x).shape and torch.equal(y.cpu(), view(x).cpu())
     assert y.numel() == 0 or y.data_ptr() == view(x).data_ptr()
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.int8, torch.uint8, torch.int64, torch.complex64, torch.bool])
+@pytest.mark.parametrize(
+    "dtype", [torch.float64, torch.bfloat16, torch.int8, torch.uint8, torch.int64, torch.complex64, torch.bool]
+)
 def test_dtypes(x, dtype):
     y = torch.from_dlpack(x.to(dtype))
     assert y.dtype == dtype and torch.equal(y.cpu(), x.to(dtype).cpu())
