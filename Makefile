@@ -8,6 +8,9 @@ PIP_ARGS ?=
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 PYTEST_ARGS ?=
 export VENV PYTHON TORCH TORCH_INDEX PIP_ARGS
+# Clones in other folders and other builds of the same options share what ccache keeps.
+export CCACHE_BASEDIR := $(CURDIR)
+export CCACHE_NOHASHDIR := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
