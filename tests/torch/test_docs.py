@@ -2,13 +2,13 @@
 
 A fenced block runs if its first line is
 
-    ```python              in one process with the other such blocks of its page, each in a namespace of its own
-    ```python alone A=1    in a process of its own, with these environment variables
+    ```python              in one process with the other such blocks, each in a namespace of its own
+    ```python with A=1     in a process that has these environment variables, with the other such blocks
     ```python no-run WHY   not at all
 
 after PRELUDE, with the host driver and two devices. Functions named `test_*` are then called. A block may leave no
-failure of queued work and no current stream behind. `python tests/torch/test_docs.py FILE LINE ...` runs the blocks of
-a page that begin at these lines and prints a JSON line for each.
+failure of queued work and no current stream behind. `python tests/torch/test_docs.py FILE:LINE ...` runs the blocks
+that begin there and prints a JSON line for each.
 """
 
 import functools
@@ -18,6 +18,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import time
 import traceback
 import types
 from dataclasses import dataclass, field
@@ -33,7 +34,7 @@ from torch_mojo_backend.testing import Gate, assert_no_host_wait, schedule
 torch_mojo_backend.register_mojo_devices()
 device = torch.accelerator.current_accelerator()
 """
-TIMEOUT = 120  # seconds, of all blocks of a page together
+TIMEOUT = 240  # seconds, of all blocks of one process together
 
 
 @dataclass(frozen=True)
@@ -46,19 +47,15 @@ class Block:
 
     @property
     def name(self) -> str:
-        return f"{self.page.relative_to(ROOT)}:{self.line}"
+        return f"{self.page.relative_to(ROOT) if self.page.is_relative_to(ROOT) else self.page}:{self.line}"
 
     @property
     def skipped(self) -> bool:
         return self.words[:1] == ("no-run",)
 
     @property
-    def alone(self) -> bool:
-        return self.words[:1] == ("alone",)
-
-    @property
-    def settings(self) -> dict[str, str]:
-        return dict(word.split("=", 1) for word in self.words[1:]) if self.alone else {}
+    def settings(self) -> tuple[str, ...]:
+        return self.words[1:] if self.words[:1] == ("with",) else ()
 
 
 def blocks_of(page: pathlib.Path) -> list[Block]:
@@ -102,23 +99,39 @@ def run_block(block: Block) -> None:
         assert stream.stream_id == 0, f"{stream} is still current"
 
 
-def run_blocks(page: pathlib.Path, lines: list[int]) -> None:
-    for block in blocks_of(page):
-        if block.line not in lines:
-            continue
+def settle() -> None:
+    """No block finds what another that failed has left behind."""
+    import torch
+
+    for i in reversed(range(torch.accelerator.device_count())):
+        torch.accelerator.set_stream(torch.mojo.default_stream(i))  # makes its device current too
+        while True:
+            try:
+                torch.accelerator.synchronize(i)
+                break
+            except Exception:
+                continue
+
+
+def run_blocks(names: list[str]) -> None:
+    pages = {(ROOT / name.rsplit(":", 1)[0]).resolve(): None for name in names}
+    for block in [block for page in pages for block in blocks_of(page) if block.name in names]:
         error = None
+        began = time.perf_counter()
         try:
             run_block(block)
         except BaseException:
             error = traceback.format_exc()
-        print(json.dumps({"line": block.line, "error": error}), flush=True)
+            settle()
+        found = {"block": block.name, "error": error, "seconds": round(time.perf_counter() - began, 3)}
+        print(json.dumps(found), flush=True)
 
 
 if __name__ == "__main__":
     import faulthandler
 
     faulthandler.dump_traceback_later(TIMEOUT - 10, exit=True)
-    run_blocks(pathlib.Path(sys.argv[1]).resolve(), [int(text) for text in sys.argv[2:]])
+    run_blocks(sys.argv[1:])
     sys.exit(0)
 
 
@@ -130,30 +143,28 @@ PYTHON_BLOCKS = [block for page in PAGES for block in blocks_of(page) if block.l
 RUN = [block for block in PYTHON_BLOCKS if not block.skipped]
 
 
-def start(page: pathlib.Path, lines: list[int], **settings: str) -> tuple[dict[int, str | None], str]:
+def run(blocks: list[Block], settings: tuple[str, ...] = ()) -> tuple[dict[str, str | None], str]:
     """The error, or None, of each block that was run, and what ended the process early."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("TORCH_MOJO_BACKEND_")}
-    env |= {"TORCH_MOJO_BACKEND_DRIVER": "host", "TORCH_MOJO_BACKEND_HOST_DEVICES": "2"} | settings
-    command = [sys.executable, __file__, str(page), *map(str, lines)]
+    env |= {"TORCH_MOJO_BACKEND_DRIVER": "host", "TORCH_MOJO_BACKEND_HOST_DEVICES": "2"}
+    env |= dict(setting.split("=", 1) for setting in settings)
+    command = [sys.executable, __file__, *(block.name for block in blocks)]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=TIMEOUT)
-    errors: dict[int, str | None] = {}
-    for text in done.stdout.splitlines():
-        if text.startswith('{"line"'):
-            found = json.loads(text)
-            errors[found["line"]] = found["error"]
-    return errors, f"exit status {done.returncode}\n{done.stderr}" if done.returncode else ""
+    found = [json.loads(text) for text in done.stdout.splitlines() if text.startswith('{"block"')]
+    end = f"exit status {done.returncode}\n{done.stderr}" if done.returncode else ""
+    return {entry["block"]: entry["error"] for entry in found}, end
 
 
 @functools.cache
-def results_of_page(page: pathlib.Path) -> tuple[dict[int, str | None], str]:
-    return start(page, [block.line for block in RUN if block.page == page and not block.alone])
+def results_of_all(settings: tuple[str, ...]) -> tuple[dict[str, str | None], str]:
+    return run([block for block in RUN if block.settings == settings], settings)
 
 
 @pytest.mark.parametrize("block", RUN, ids=lambda block: block.name)
 def test_code_block_runs(block: Block) -> None:
-    errors, end = start(block.page, [block.line], **block.settings) if block.alone else results_of_page(block.page)
-    assert block.line in errors, f"{block.name} was not reached or did not end\n{end}"
-    assert errors[block.line] is None, f"{block.name}\n{errors[block.line]}"
+    errors, end = results_of_all(block.settings)
+    assert block.name in errors, f"{block.name} was not reached or did not end\n{end}"
+    assert errors[block.name] is None, f"{block.name}\n{errors[block.name]}"
     assert not end, f"the process of {block.name} ended badly after its blocks\n{end}"
 
 
@@ -163,24 +174,26 @@ def test_a_block_that_fails_is_noticed(tmp_path: pathlib.Path) -> None:
         "assert device.type == 'cpu'",
         "def test_it():\n    assert False",
         "torch.ones(3, device=device)[torch.tensor([9], device=device)]",
+        "torch.Stream(device).__enter__()",
         "1",
     ]
     page.write_text("".join(f"```python\n{code}\n```\n" for code in codes))
-    errors, end = start(page, [block.line for block in blocks_of(page)])
-    assert [error is not None for error in errors.values()] == [True, True, True, False]
-    assert all("AssertionError" in (error or "") for error in list(errors.values())[:2])
-    assert "IndexError" in (list(errors.values())[2] or "")
-    assert not end
+    errors, end = run(blocks_of(page))
+    *failed, passed = errors.values()
+    assert passed is None and not end
+    kinds = ["AssertionError", "AssertionError", "IndexError", "AssertionError"]
+    assert len(failed) == len(kinds)
+    for kind, error in zip(kinds, failed, strict=True):
+        assert kind in (error or ""), error
 
 
 def test_fences_are_ones_that_this_test_knows() -> None:
     for block in PYTHON_BLOCKS:
         if block.words:
-            assert block.skipped or block.alone, f"{block.name}: unknown words {block.words}"
+            assert block.skipped or block.settings, f"{block.name}: unknown words {block.words}"
         if block.skipped:
             assert block.words[1:], f"{block.name}: no-run needs a reason"
-        if block.alone:
-            assert all("=" in word for word in block.words[1:]), f"{block.name}: not settings: {block.words[1:]}"
+        assert all("=" in word for word in block.settings), f"{block.name}: not settings: {block.settings}"
         compile(block.code, block.name, "exec")
 
 
