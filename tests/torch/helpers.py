@@ -84,3 +84,21 @@ def thread_count() -> int:
 def resident_bytes() -> int:
     with open("/proc/self/status") as status:
         return next(int(line.split()[1]) for line in status if line.startswith("VmRSS:")) * 1024
+
+
+def order_of_tasks(streams: int = 6, tasks: int = 12) -> tuple[int, ...]:
+    """The order in which the tasks of unordered streams ran: each task overwrites one number and copies it on."""
+    device = torch.device("mojo", 0)
+    hashed = torch.ones(1, dtype=torch.int64, device=device)
+    torch.accelerator.synchronize()
+    queues = [torch.Stream(device) for _ in range(streams)]
+    for step in range(tasks):
+        for i, s in enumerate(queues):
+            with s:
+                # One task: hashed = hashed * hashed + number, modulo 2**64, which depends on the order.
+                torch.addcmul(torch.full_like(hashed, step * streams + i + 1), hashed, hashed, out=hashed)
+        if step == tasks // 2:
+            queues[0].wait_stream(queues[1])
+            queues[2].wait_event(queues[3].record_event())
+    torch.accelerator.synchronize()
+    return tuple(hashed.tolist())

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from contract import contract
-from helpers import run_python
+from helpers import order_of_tasks, run_python
 from torch_mojo_backend.testing import schedule
 
 SEEDS = range(200)
@@ -120,24 +120,6 @@ def test_a_wrong_program_goes_wrong_under_some_seed(device, program):
     assert wrong_seeds(program, stop_at_first=True), f"right under all of {len(SEEDS)} seeds"
 
 
-def order_of_tasks(streams: int = 6, tasks: int = 12) -> tuple[int, ...]:
-    """The order in which the tasks of unordered streams ran: each task overwrites one number and copies it on."""
-    device = torch.device("mojo", 0)
-    hashed = torch.ones(1, dtype=torch.int64, device=device)
-    torch.accelerator.synchronize()
-    queues = [torch.Stream(device) for _ in range(streams)]
-    for step in range(tasks):
-        for i, s in enumerate(queues):
-            with s:
-                # One task: hashed = hashed * hashed + number, modulo 2**64, which depends on the order.
-                torch.addcmul(torch.full_like(hashed, step * streams + i + 1), hashed, hashed, out=hashed)
-        if step == tasks // 2:
-            queues[0].wait_stream(queues[1])
-            queues[2].wait_event(queues[3].record_event())
-    torch.accelerator.synchronize()
-    return tuple(hashed.tolist())
-
-
 @contract("M-10")
 def test_two_runs_with_one_seed_run_the_tasks_in_the_same_order(device):
     orders = {}
@@ -177,7 +159,7 @@ def test_the_order_does_not_depend_on_how_fast_the_caller_is(device):
 
 @contract("M-10")
 def test_the_setting_gives_the_same_order_in_every_process():
-    code = "from test_schedule import order_of_tasks; print([order_of_tasks() for _ in range(3)])"
+    code = "from helpers import order_of_tasks; print([order_of_tasks() for _ in range(3)])"
     runs = [run_python(code, HOST_SCHEDULE=f"random:{seed}", HOST_WORKERS=w).stdout for seed, w in
             ((5, "1"), (5, "2"), (5, "4"), (6, "2"))]  # fmt: skip
     assert len(set(runs[:3])) == 1 and runs[3] != runs[0]
@@ -194,7 +176,7 @@ def test_the_schedule_helper(device, stream):
     with pytest.raises(IndexError), schedule(3), stream:
         torch.nn.functional.embedding(torch.tensor([9], device=device), torch.ones(4, 2, device=device))
     stream.synchronize()
-    for text in ("random:x", "lifo", ""):
+    for text in ("random:x", "random:", "random:-1", "lifo"):
         with pytest.raises(RuntimeError, match="random"):
             _C.set_option(0, "schedule", text)
     with pytest.raises(RuntimeError, match="colour"):
