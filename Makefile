@@ -102,7 +102,8 @@ bench: install setup-bench ## the benchmarks; results in build/bench
 
 .PHONY: docs
 docs: build ## regenerate the generated pages of docs/
-	@PYTHONPATH=$(abspath python) $(PY) tools/generate_docs.py
+	@PYTHONPATH=$(abspath python) $(PY) -m torch_mojo_backend docs-settings > build/environment.md
+	@mv build/environment.md docs/environment.md
 
 .PHONY: clean
 clean: ## remove what was built (not VENV)
