@@ -23,7 +23,7 @@ struct CopyRequest {
   bool same_layout = true;
   bool device_reads_pinned_copies_async = true;  // false on devices with one queue
   bool host_accessible = false;        // host tasks may dereference device memory
-  std::uint64_t staging_bytes = 64u << 20;  // the bound on staging memory a stream
+  std::uint64_t staging_bytes = 256u << 20;  // the bound on staging memory a stream
 };
 
 // Where the elements are brought into the destination's dtype and layout.

@@ -50,7 +50,10 @@ Status EventState::synchronize(StreamState*& stream, std::uint64_t& number) noex
   }
   if (complete) return {};
   MOJO_RETURN_IF_ERROR(runtime::host_wait([this]() noexcept { return event_->synchronize(); }));
-  stream->note_completed(number);
+  const std::lock_guard lock(mutex_);
+  // Another thread may have recorded the event again meanwhile: then the driver waited for that record instead, and
+  // nothing is known of this one.
+  if (stream_ == stream && number_ == number) stream->note_completed(number);
   return {};
 }
 
