@@ -33,8 +33,8 @@ def main() -> int:
                 return 0
     print(
         f"no torch with headers is installed for {sys.executable}.\n"
-        "Install it first (pip install torch==2.13.0), then build with `pip install --no-build-isolation .`, or name its\n"
-        "folder in TORCH_MOJO_BUILD_TORCH.",
+        "Install it first (pip install torch==2.13.0), then build with `pip install --no-build-isolation .`,\n"
+        "or name its folder in TORCH_MOJO_BUILD_TORCH.",
         file=sys.stderr,
     )
     return 1

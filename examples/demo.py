@@ -2,8 +2,8 @@
 
     python examples/demo.py
 
-Runs on whatever device is there; without a GPU that is the host device, which is asynchronous too. `make demo` builds and
-installs everything first.
+Runs on whatever device is there; without a GPU that is the host device, which is asynchronous too. `make demo` builds
+and installs everything first.
 """
 
 from __future__ import annotations
@@ -144,8 +144,11 @@ def show_overlap(device: torch.device) -> None:
     ]
     for name, milliseconds in rows:
         print(f"{name:20s} {milliseconds:8.1f} ms")
-    longer = max(rows[0][1], rows[1][1])
-    print(f"overlapped takes {rows[3][1] / longer:.2f} times the longer of the two, {rows[3][1] / rows[2][1]:.2f} times both in turn")
+    uploads, compute, in_turn, overlapped = (milliseconds for _, milliseconds in rows)
+    print(
+        f"overlapped takes {overlapped / max(uploads, compute):.2f} times the longer of the two, "
+        f"{overlapped / in_turn:.2f} times both in turn"
+    )
 
     heading("The same, by the device's clock: which batch each stream works on")
     spans: dict[str, list[Span]] = {"upload": [], "compute": []}

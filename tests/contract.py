@@ -1,9 +1,9 @@
 """The marker that names the rows of the contract that a test proves.
 
-    from contract import contract
+from contract import contract
 
-    @contract("S-07")
-    def test_query_is_false_while_the_last_task_runs(): ...
+@contract("S-07")
+def test_query_is_false_while_the_last_task_runs(): ...
 """
 
 import pathlib

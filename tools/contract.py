@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Lists the rows of the contract (tests/contract_rows.txt) that no test names.
 
-A Python test names rows with `@contract("S-07", ...)` (also on a class, or as `pytestmark`), a C++ test with a comment tag
-`// S-07` in the comment above it, in its body or on its line.
+A Python test names rows with `@contract("S-07", ...)` (also on a class, or as `pytestmark`), a C++ test with a comment
+tag `// S-07` in the comment above it, in its body or on its line.
 
     python tools/contract.py                         rows that no test names
     python tools/contract.py --tests                 every row with the tests that name it
@@ -123,7 +123,9 @@ def passed(files: list[pathlib.Path]) -> set[str]:
     names: set[str] = set()
     for file in files:
         for case in xml.etree.ElementTree.parse(file).getroot().iter("testcase"):
-            if case.get("status") == "disabled" or any(case.find(t) is not None for t in ("failure", "error", "skipped")):
+            if case.get("status") == "disabled" or any(
+                case.find(t) is not None for t in ("failure", "error", "skipped")
+            ):
                 continue
             name = case.get("name", "").partition("[")[0]
             suite = case.get("classname", "")

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Runs clang-tidy over the files of src/ that include no torch, each at most once for the same content.
 
-A file that was clean leaves a stamp named by what the result depends on: clang-tidy's version, .clang-tidy, the file and
-all headers of the project that it includes. So a check after a small change takes seconds.
+A file that was clean leaves a stamp named by what the result depends on: clang-tidy's version, .clang-tidy, the file
+and all headers of the project that it includes. So a check after a small change takes seconds.
 
     python tools/tidy.py [--jobs N] [--torch] [FILE...]
 """

@@ -8,6 +8,30 @@ import pytest
 
 TOOL = pathlib.Path(__file__).resolve().parents[2] / "tools" / "contract.py"
 
+PYTHON_TESTS = """
+import pytest
+from contract import contract
+
+@contract("S-01")
+@pytest.mark.parametrize("n", [1, 2])
+def test_new(n): ...
+
+class TestRepr:
+    pytestmark = pytest.mark.contract("S-02")
+    def test_it(self): ...
+"""
+
+CPP_TESTS = """
+// E-01
+TEST(Event, Records) {}
+
+// C-01: is of the next test.
+TEST_F(Copies,
+       Work) {
+}
+int not_a_test;  // x
+"""
+
 
 @pytest.fixture
 def tree(tmp_path):
@@ -16,13 +40,8 @@ def tree(tmp_path):
     (tmp_path / "tests" / "contract_rows.txt").write_text(
         "# a comment\nS-01 done streams\nS-02 open repr\nE-01 done events\nM-01 open memory\nC-01 done copies\n"
     )
-    (tmp_path / "tests" / "torch" / "test_streams.py").write_text(
-        'import pytest\nfrom contract import contract\n\n@contract("S-01")\n@pytest.mark.parametrize("n", [1, 2])\n'
-        'def test_new(n): ...\n\nclass TestRepr:\n    pytestmark = pytest.mark.contract("S-02")\n    def test_it(self): ...\n'
-    )
-    (tmp_path / "tests" / "unit" / "event_test.cpp").write_text(
-        "// E-01\nTEST(Event, Records) {}\n\n// C-01: is of the next test.\nTEST_F(Copies,\n       Work) {\n}\nint not_a_test; // x\n"
-    )
+    (tmp_path / "tests" / "torch" / "test_streams.py").write_text(PYTHON_TESTS)
+    (tmp_path / "tests" / "unit" / "event_test.cpp").write_text(CPP_TESTS)
     return tmp_path
 
 

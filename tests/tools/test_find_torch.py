@@ -43,12 +43,15 @@ def test_finds_it_where_build_isolation_hides_the_packages(tmp_path):
         "import sys, sysconfig\nhidden = set(sysconfig.get_paths().values())\n"
         "sys.path[:] = [p for p in sys.path if p not in hidden or 'site-packages' not in p]\n"
     )
-    assert "torch" not in subprocess.run(
-        [sys.executable, "-c", "import importlib.util; print(importlib.util.find_spec('torch'))"],
-        env=dict(os.environ, PYTHONPATH=str(tmp_path)),
-        capture_output=True,
-        text=True,
-    ).stdout
+    assert (
+        "torch"
+        not in subprocess.run(
+            [sys.executable, "-c", "import importlib.util; print(importlib.util.find_spec('torch'))"],
+            env=dict(os.environ, PYTHONPATH=str(tmp_path)),
+            capture_output=True,
+            text=True,
+        ).stdout
+    )
     assert find(PYTHONPATH=str(tmp_path)).stdout == find().stdout
 
 
