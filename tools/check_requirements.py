@@ -5,18 +5,19 @@
 Reads only what is installed, never the network, so that a second `make` works offline.
 """
 
+import importlib
 import pathlib
 import sys
 from importlib import metadata
 from typing import Any
 
-try:
-    from packaging.requirements import InvalidRequirement, Requirement
-except ImportError:  # a new environment has pip, and pip has its own copy
-    from pip._vendor.packaging.requirements import (  # type: ignore[no-redef, unused-ignore]
-        InvalidRequirement,
-        Requirement,
-    )
+
+def parser() -> Any:
+    """The module `packaging.requirements`; a new environment has pip alone, and pip has its own copy."""
+    try:
+        return importlib.import_module("packaging.requirements")
+    except ImportError:
+        return importlib.import_module("pip._vendor.packaging.requirements")
 
 
 def lines_of(argument: str) -> list[str]:
@@ -28,9 +29,12 @@ def lines_of(argument: str) -> list[str]:
 
 
 def satisfied(text: str) -> bool:
+    requirements = parser()
     try:
-        requirement: Any = Requirement(text)
-    except InvalidRequirement:  # a wheel's path or address: whatever is installed under the name is taken to be it
+        requirement = requirements.Requirement(text)
+    except (
+        requirements.InvalidRequirement
+    ):  # a wheel's path or address: whatever is installed under the name is taken to be it
         name = pathlib.PurePosixPath(text).name.split("-")[0]
         return any(True for _ in metadata.distributions(name=name))
     try:
