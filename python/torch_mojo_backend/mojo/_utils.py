@@ -35,3 +35,8 @@ def _get_device_index(device: DeviceLike, optional: bool = False, allow_cpu: boo
     if not optional:
         raise ValueError(f"expected a {DEVICE_TYPE} device with an index, got {device}")
     return torch.accelerator.current_device_index()
+
+
+def _index_or_none(device: DeviceLike) -> int | None:
+    """``device`` as an index; None stays None, so that a function that is a no-op before the first use stays one."""
+    return None if device is None else _get_device_index(device, optional=True)

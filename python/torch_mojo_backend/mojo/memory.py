@@ -13,7 +13,7 @@ import torch
 from torch_mojo_backend import _C
 from torch_mojo_backend._registration import DEVICE_TYPE
 from torch_mojo_backend.mojo._lifecycle import is_initialized
-from torch_mojo_backend.mojo._utils import DeviceLike, _get_device_index
+from torch_mojo_backend.mojo._utils import DeviceLike, _get_device_index, _index_or_none
 
 
 def empty_cache() -> None:
@@ -28,7 +28,7 @@ def mem_get_info(device: DeviceLike = None) -> tuple[int, int]:
 
 def memory_stats(device: DeviceLike = None) -> OrderedDict[str, Any]:
     """All figures of the allocator, flat: ``allocated_bytes.all.peak`` and so on. Empty before the first use."""
-    return torch.accelerator.memory_stats(_get_device_index(device, optional=True))
+    return torch.accelerator.memory_stats(_index_or_none(device))
 
 
 def memory_stats_as_nested_dict(device: DeviceLike = None) -> dict[str, Any]:
@@ -45,32 +45,32 @@ def memory_stats_as_nested_dict(device: DeviceLike = None) -> dict[str, Any]:
 
 def memory_allocated(device: DeviceLike = None) -> int:
     """Bytes held by tensors."""
-    return torch.accelerator.memory_allocated(_get_device_index(device, optional=True))
+    return torch.accelerator.memory_allocated(_index_or_none(device))
 
 
 def max_memory_allocated(device: DeviceLike = None) -> int:
     """The most bytes that tensors held since the start or the last reset of the peak."""
-    return torch.accelerator.max_memory_allocated(_get_device_index(device, optional=True))
+    return torch.accelerator.max_memory_allocated(_index_or_none(device))
 
 
 def memory_reserved(device: DeviceLike = None) -> int:
     """Bytes taken from the device: held by tensors or cached."""
-    return torch.accelerator.memory_reserved(_get_device_index(device, optional=True))
+    return torch.accelerator.memory_reserved(_index_or_none(device))
 
 
 def max_memory_reserved(device: DeviceLike = None) -> int:
     """The most bytes taken from the device since the start or the last reset of the peak."""
-    return torch.accelerator.max_memory_reserved(_get_device_index(device, optional=True))
+    return torch.accelerator.max_memory_reserved(_index_or_none(device))
 
 
 def reset_peak_memory_stats(device: DeviceLike = None) -> None:
     """Makes the peaks what is current."""
-    torch.accelerator.reset_peak_memory_stats(_get_device_index(device, optional=True))
+    torch.accelerator.reset_peak_memory_stats(_index_or_none(device))
 
 
 def reset_accumulated_memory_stats(device: DeviceLike = None) -> None:
     """Sets the historical totals and the event counts to zero."""
-    torch.accelerator.reset_accumulated_memory_stats(_get_device_index(device, optional=True))
+    torch.accelerator.reset_accumulated_memory_stats(_index_or_none(device))
 
 
 def reset_max_memory_allocated(device: DeviceLike = None) -> None:
