@@ -7,7 +7,9 @@ TORCH_INDEX ?=
 PIP_ARGS ?=
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 PYTEST_ARGS ?=
-export VENV PYTHON TORCH TORCH_INDEX PIP_ARGS
+# Without a wish of the user's, any torch that will do is left as it is.
+TORCH_ASKED := $(if $(filter file,$(origin TORCH)),,yes)
+export VENV PYTHON TORCH TORCH_ASKED TORCH_INDEX PIP_ARGS
 # Clones in other folders and other builds of the same options share what ccache keeps.
 export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_NOHASHDIR := 1

@@ -32,9 +32,8 @@ def satisfied(text: str) -> bool:
     requirements = parser()
     try:
         requirement = requirements.Requirement(text)
-    except (
-        requirements.InvalidRequirement
-    ):  # a wheel's path or address: whatever is installed under the name is taken to be it
+    except requirements.InvalidRequirement:
+        # A wheel's path or address: whatever is installed under the name is taken to be it.
         name = pathlib.PurePosixPath(text).name.split("-")[0]
         return any(True for _ in metadata.distributions(name=name))
     try:

@@ -5,7 +5,8 @@
 #   tools/setup.sh python GROUP...   the virtual environment $VENV with torch and tools/requirements/GROUP.txt
 #
 # Where apt or the right to use it is not there, prints what is missing and stops.
-# Environment: VENV, PYTHON, TORCH, TORCH_INDEX, PIP_ARGS (see `make help`).
+# Environment: VENV, PYTHON, TORCH, TORCH_INDEX, PIP_ARGS (see `make help`). TORCH_ASKED: exactly TORCH, not just any
+# torch that will do.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -93,7 +94,9 @@ python() {
   local python="$VENV/bin/python" missing=() files=() group
   for group in "$@"; do files+=("tools/requirements/$group.txt"); done
   # torch comes from an index of its own where one is named, the rest from pip's.
-  if [ -n "$("$python" tools/check_requirements.py "$TORCH")" ]; then
+  local torch_to_find=$TORCH
+  [ -n "${TORCH_ASKED:-}" ] || torch_to_find='torch>=2.11'
+  if [ -n "$("$python" tools/check_requirements.py "$torch_to_find")" ]; then
     say "installing $TORCH"
     # shellcheck disable=SC2086  # PIP_ARGS is several words
     "$python" -m pip install -q --disable-pip-version-check $PIP_ARGS ${TORCH_INDEX:+--index-url "$TORCH_INDEX"} "$TORCH" </dev/null
@@ -108,5 +111,5 @@ python() {
 
 case ${1:-} in
   system | python) "$@" ;;
-  *) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2 ;;
+  *) sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 2 ;;
 esac
