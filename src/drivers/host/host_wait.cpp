@@ -71,11 +71,13 @@ Status Scheduler::set_schedule(std::string_view text) noexcept {
   if (stopping()) return stopped_status();
   std::unique_ptr<RandomSchedule> schedule;
   try {
-    if (to_random && executor_ == nullptr) {
-      executor_ = new QueueCore(*this, -1, 0);
-      executor_->is_executor = true;
+    for (QueueCore** core : {&executor_, &ticker_}) {
+      if (!to_random || *core != nullptr) continue;
+      *core = new QueueCore(*this, -1, 0);
+      (*core)->internal = true;
+      (*core)->is_executor = *core == executor_;
     }
-    if (to_random) schedule = std::make_unique<RandomSchedule>(*this, *executor_, seed);
+    if (to_random) schedule = std::make_unique<RandomSchedule>(*this, *executor_, *ticker_, seed);
     schedules_.reserve(schedules_.size() + 1);
   } catch (const std::bad_alloc&) {
     return Status(StatusCode::out_of_memory, "host driver: no host memory for a schedule");
@@ -84,13 +86,13 @@ Status Scheduler::set_schedule(std::string_view text) noexcept {
   bool idle = true;
   for (QueueCore* queue = queues_; queue != nullptr; queue = queue->registry_next) {
     queue->lock.lock();
-    // Not the executor: it counts an operation after its owner has.
-    idle = idle && (queue->idle() || queue->is_executor || queue->closed.load(std::memory_order_relaxed));
+    // Not the schedule's own: the executor counts an operation after its owner has.
+    idle = idle && (queue->idle() || queue->internal || queue->closed.load(std::memory_order_relaxed));
   }
   if (idle) random_.store(schedule.get(), std::memory_order_release);
   for (QueueCore* queue = queues_; queue != nullptr; queue = queue->registry_next) {
     if (idle) {
-      queue->random_schedule = to_random && !queue->is_executor;
+      queue->random_schedule = to_random && !queue->internal;
       queue->decided = queue->enqueued.load(std::memory_order_relaxed);
       queue->turn = 0;
       queue->in_ready_set = queue->blocked = false;

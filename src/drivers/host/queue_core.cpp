@@ -32,14 +32,14 @@ void QueueCore::push_ready() noexcept { scheduler.push_ready(*this, true); }
 void QueueCore::decide_some() noexcept { scheduler.random()->after_enqueue(*this); }
 
 bool QueueCore::poll(std::uint64_t target) noexcept {
-  if (RandomSchedule* random = scheduler.random(); random != nullptr && !is_executor) {
+  if (RandomSchedule* random = scheduler.random(); random != nullptr && !internal) {
     return random->poll(*this, target);
   }
   return completed.load(std::memory_order_acquire) >= target;
 }
 
 Status QueueCore::wait_completed(std::uint64_t target) noexcept {
-  if (RandomSchedule* random = scheduler.random(); random != nullptr && !is_executor) {
+  if (RandomSchedule* random = scheduler.random(); random != nullptr && !internal) {
     MOJO_RETURN_IF_ERROR(random->drive(*this, target));
   }
   if (completed.load(std::memory_order_acquire) >= target) return {};
@@ -80,7 +80,7 @@ void QueueCore::close(bool wait_for_running) noexcept {
     std::lock_guard guard(lock);
     closed.store(true, std::memory_order_release);
   }
-  if (RandomSchedule* random = scheduler.random(); random != nullptr && !is_executor) random->forget(*this);
+  if (RandomSchedule* random = scheduler.random(); random != nullptr && !internal) random->forget(*this);
   {
     std::lock_guard guard(lock);
     waiting_ops = take_inbox();

@@ -156,6 +156,7 @@ class QueueCore {
   bool blocked = false;  // its head waits for a record or value
   Record* blocked_on = nullptr;
   bool is_executor = false;  // runs decided operations of other queues
+  bool internal = false;     // the executor or the ticker of the random schedule: always a plain FIFO
 
  private:
   Op* refill() noexcept;

@@ -3,6 +3,8 @@
 #include <time.h>
 
 #include <algorithm>
+#include <new>
+#include <utility>
 
 #include "drivers/host/scheduler.h"
 
@@ -13,6 +15,9 @@ namespace {
 // host takes longer, and then "not complete" is the answer that does not hang.
 constexpr std::uint64_t query_patience_nanoseconds = 1'000'000'000;
 
+// How long a program may stay away before its undecided operations are decided without it.
+constexpr std::uint64_t tick_nanoseconds = 2'000'000'000;
+
 bool value_reached(const Op& op, bool& abandoned) noexcept {
   ValueSlot& slot = *op.value.slot;
   std::lock_guard guard(slot.lock);
@@ -22,9 +27,10 @@ bool value_reached(const Op& op, bool& abandoned) noexcept {
 
 }  // namespace
 
-RandomSchedule::RandomSchedule(Scheduler& scheduler, QueueCore& executor, std::uint64_t seed)
+RandomSchedule::RandomSchedule(Scheduler& scheduler, QueueCore& executor, QueueCore& ticker, std::uint64_t seed)
     : scheduler_(scheduler),
       executor_(executor),
+      ticker_(ticker),
       state_(seed),
       style_(static_cast<Style>(seed % styles)),
       starved_(static_cast<std::uint32_t>(1 + draw(4))) {}
@@ -59,8 +65,40 @@ int RandomSchedule::steps_after_enqueue() noexcept {
 }
 
 void RandomSchedule::note_progress() noexcept {
+  ++calls_;
+  arm();
   progress_.fetch_add(1, std::memory_order_seq_cst);
   progress_.notify_all();
+}
+
+void RandomSchedule::arm() noexcept {
+  if (armed_ || ready_.empty()) return;
+  const Status delayed = ticker_.enqueue(0, [](Op& op) {
+    op.kind = OpKind::delay;
+    op.nanoseconds = tick_nanoseconds;
+  });
+  const Status queued = ticker_.enqueue(0, [this](Op& op) {
+    op.kind = OpKind::host_task;
+    driver::HostTask task;
+    task.run = [](void* self) noexcept {
+      static_cast<RandomSchedule*>(self)->tick();
+      return Status();
+    };
+    task.state = this;
+    ::new (&op.task) driver::HostTask(task);
+  });
+  armed_ = delayed.ok() && queued.ok();
+  calls_when_armed_ = calls_;
+}
+
+void RandomSchedule::tick() noexcept {
+  std::lock_guard guard(mutex_);
+  armed_ = false;
+  if (scheduler_.random() != this) return;
+  if (calls_ == calls_when_armed_) {
+    while (decide_one()) {}
+  }
+  arm();
 }
 
 // Puts the queue where its next operation belongs: ready, blocked, or nowhere if nothing is pending.
@@ -229,6 +267,7 @@ bool RandomSchedule::finish(const std::atomic<std::uint64_t>& completed, std::ui
 bool RandomSchedule::poll(QueueCore& queue, std::uint64_t target) noexcept {
   {
     std::lock_guard guard(mutex_);
+    ++calls_;
     for (std::uint64_t steps = draw(4); steps > 0 && queue.decided < target && decide_one(); --steps) {}
     if (queue.decided < target) return false;
   }
@@ -238,6 +277,7 @@ bool RandomSchedule::poll(QueueCore& queue, std::uint64_t target) noexcept {
 bool RandomSchedule::poll(Record& record) noexcept {
   {
     std::lock_guard guard(mutex_);
+    ++calls_;
     for (std::uint64_t steps = draw(4); steps > 0 && !record.decided && decide_one(); --steps) {}
     if (!record.decided) return record.done();
   }
@@ -254,6 +294,7 @@ template <class Decided>
 Status RandomSchedule::drive_until(Decided decided) noexcept {
   Scheduler::HostWait registered(scheduler_, progress_, 1);
   std::unique_lock guard(mutex_);
+  ++calls_;
   while (!decided()) {
     if (decide_one()) continue;
     const std::uint32_t seen = progress_.load(std::memory_order_seq_cst);

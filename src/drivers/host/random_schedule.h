@@ -3,6 +3,7 @@
 //   picks one queue whose next operation could run by now, as far as the *decided* ones go, and appends it to one
 //   decided order, which one executor queue runs asynchronously. So the order is a function of the seed and of the
 //   sequence of calls, whatever the threads do, and whatever the program has not ordered may come out in any order.
+//   Only a program that makes no call for two seconds (it may be waiting for what a task does) is helped on by the clock.
 // Ordering: that of driver.h and nothing more. Delays are virtual: a delayed queue is picked late, or when nothing else can.
 // Threads: any; only with one calling thread is the order repeatable.
 // Errors: a host wait returns shut_down when the driver stops.
@@ -20,8 +21,8 @@ namespace mojo::host {
 
 class RandomSchedule {
  public:
-  // `executor` is a queue of the scheduler's that nobody else enqueues on.
-  RandomSchedule(Scheduler& scheduler, QueueCore& executor, std::uint64_t seed);
+  // `executor` and `ticker` are queues of the scheduler's that nobody else enqueues on.
+  RandomSchedule(Scheduler& scheduler, QueueCore& executor, QueueCore& ticker, std::uint64_t seed);
 
   void after_enqueue(QueueCore& queue) noexcept;
   bool poll(QueueCore& queue, std::uint64_t target) noexcept;
@@ -47,6 +48,8 @@ class RandomSchedule {
   Style style_now() noexcept;
   int steps_after_enqueue() noexcept;
   void note_progress() noexcept;
+  void arm() noexcept;
+  void tick() noexcept;
   void look_at(QueueCore& queue) noexcept;
   void release_waiters(Record& record) noexcept;
   void submit(QueueCore& owner, Op* op) noexcept;
@@ -59,6 +62,7 @@ class RandomSchedule {
 
   Scheduler& scheduler_;
   QueueCore& executor_;
+  QueueCore& ticker_;
   std::mutex mutex_;  // guards all below and the queues' random fields
   std::uint64_t state_;
   Style style_;
@@ -66,6 +70,8 @@ class RandomSchedule {
   std::uint32_t starved_;
   std::uint32_t picks_left_ = 0;  // mixed: until the style changes
   Style mixed_style_ = Style::eager;
+  std::uint64_t calls_ = 0, calls_when_armed_ = 0;
+  bool armed_ = false;             // a tick is on its way
   QueueCore* last_ = nullptr;      // sticky
   std::vector<QueueCore*> ready_;  // queues whose next operation could run; in an order that the calls determine
   std::vector<QueueCore*> value_blocked_;

@@ -147,6 +147,8 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
   void recycle(Op* op, Worker& worker) noexcept;
   void leave(QueueCore& queue, Op* rest) noexcept;
 
+  static thread_local bool on_worker;  // this thread is one
+
   const int worker_limit_;
   const int cores_;
   std::atomic<std::uint32_t> admitted_epoch_{0};  // 0: no worker yet
@@ -176,7 +178,9 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
   std::mutex lifecycle_mutex_;  // workers_, shutting down, the schedule
   std::condition_variable worker_ended_;
   std::vector<std::unique_ptr<Worker>> workers_;
-  QueueCore* executor_ = nullptr;                           // of every random schedule; deleted with the registry
+  // Of every random schedule; deleted with the registry.
+  QueueCore* executor_ = nullptr;
+  QueueCore* ticker_ = nullptr;
   std::vector<std::unique_ptr<RandomSchedule>> schedules_;  // old ones stay: a late caller may be inside
   std::atomic<bool> detached_{false};                       // a running task outlasted shut_down's deadline
 
