@@ -45,7 +45,7 @@ Status CachingAllocator::Impl::allocate(std::uint64_t bytes, StreamUid stream, A
   Lock lock(mutex_);
   if (bytes > largest_request) return out_of_memory(lock, request);
   request.pool.ranges.prepare();
-  sweep(streams_swept_per_allocation);
+  if (!pending_.empty()) pending_.sweep_some(streams_swept_per_allocation, finisher());
   Block* block = request.pool.take_own(stream, size);
   if (block == nullptr) MOJO_RETURN_IF_ERROR(allocate_slowly(lock, request, block));
   hand_out(*block, request, out);

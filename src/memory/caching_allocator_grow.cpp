@@ -34,7 +34,7 @@ Status CachingAllocator::Impl::allocate_slowly(Lock& lock, const Request& reques
 // Memory that is there already, without asking the driver anything.
 Block* CachingAllocator::Impl::reuse(const Request& request) {
   request.pool.ranges.prepare();
-  sweep(all_streams);
+  pending_.sweep(finisher());
   if (Block* block = request.pool.take_own(request.stream, request.size)) return block;
   if (!pending_.empty()) {
     take_over_pending(request);
@@ -101,7 +101,7 @@ Status CachingAllocator::Impl::grow(Lock& lock, const Request& request, Block*& 
 }
 
 void CachingAllocator::Impl::settle() noexcept {
-  sweep(all_streams);
+  pending_.sweep(finisher());
   for (BlockPool& pool : pools_) pool.share_complete(fences_);
   update_split_statistics();
 }

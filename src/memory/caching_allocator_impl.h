@@ -47,7 +47,6 @@ class CachingAllocator::Impl {
 
   // A free that finds streams in the way goes through at most this many of them on each allocation.
   static constexpr std::size_t streams_swept_per_allocation = 4;
-  static constexpr std::size_t all_streams = ~std::size_t{0};
   // How often an allocation is begun anew because others were returning memory when it failed.
   static constexpr int allocation_attempts = 8;
 
@@ -66,12 +65,11 @@ class CachingAllocator::Impl {
   Status record_stream_locked(Block& block, StreamUid stream);
   // The last use of a freed block is done: it is free for `owner`, for others from `sequence` on.
   void finish_free(Block& block, StreamUid owner, std::uint64_t sequence) noexcept;
-  void sweep(std::size_t streams) noexcept {
-    if (pending_.empty()) return;
-    pending_.sweep(streams, [this](UsedItem& item) {
+  auto finisher() noexcept {
+    return [this](UsedItem& item) {
       auto& block = static_cast<Block&>(item);
       finish_free(block, block.owner, block.sequence);
-    });
+    };
   }
   // Everything that is known to be complete becomes everyone's.
   void settle() noexcept;

@@ -40,7 +40,7 @@ std::uint64_t CachingAllocator::Impl::limit() noexcept {
 
 DeviceStatistics CachingAllocator::Impl::statistics() {
   Lock lock(mutex_);
-  sweep(all_streams);
+  pending_.sweep(finisher());
   return stats_;
 }
 
@@ -66,7 +66,7 @@ void CachingAllocator::Impl::reset_accumulated_statistics() noexcept {
 std::vector<SegmentSnapshot> CachingAllocator::Impl::snapshot() {
   std::vector<SegmentSnapshot> result;
   Lock lock(mutex_);
-  sweep(all_streams);
+  pending_.sweep(finisher());
   for (const BlockPool& pool : pools_) {
     for (const auto& segment : pool.ranges.segments()) {
       SegmentSnapshot s;

@@ -70,10 +70,12 @@ class PendingUses {
     for (const UsingStream* stream : waited_for_) out.push_back(stream->uid);
   }
 
-  // Calls done(item) for each item that no longer waits, as far as is known without asking the driver. Looks at
-  // `streams` streams at most, other ones at the next call.
+  // Calls done(item) for each item that no longer waits, as far as is known without asking the driver.
   template <typename Done>
-  void sweep(std::size_t streams, Done&& done) noexcept;
+  void sweep(Done&& done) noexcept;
+  // The same, looking at so many streams at most, and at other ones at the next call.
+  template <typename Done>
+  void sweep_some(std::size_t streams, Done&& done) noexcept;
   // Offers each item whose uses are all complete or ordered before the next operation of `requester`: if wanted(item),
   // the item stops waiting and done(item) is called.
   template <typename Wanted, typename Done>
@@ -101,6 +103,8 @@ class PendingUses {
   void keep_fence(Position position, Fence fence) noexcept;
   void give_back(const TakenFence& taken) noexcept;
 
+  template <typename Done>
+  void sweep_stream(UsingStream& stream, Done& done) noexcept;
   std::uint64_t complete_bound(UsingStream& stream) noexcept;
   std::uint64_t ordered_bound(UsingStream& stream, StreamUid after) noexcept;
   bool all_ordered(const UsedItem& item, StreamUid requester) noexcept;
@@ -116,35 +120,45 @@ class PendingUses {
   const bool needs_fences_;
   std::unordered_map<StreamUid, std::unique_ptr<UsingStream>> streams_;
   std::vector<UsingStream*> waited_for_;  // streams with a non-empty list
-  std::size_t cursor_ = 0;                // where the next bounded sweep goes on
+  std::size_t cursor_ = 0;                // where the next sweep_some goes on
   std::size_t idle_ = 0;                  // streams in streams_ without uses
   std::size_t waiting_ = 0;
 };
 
 template <typename Done>
-void PendingUses::sweep(std::size_t streams, Done&& done) noexcept {
-  for (std::size_t n = waited_for_.size() < streams ? waited_for_.size() : streams; n > 0 && waiting_ > 0; --n) {
+void PendingUses::sweep_stream(UsingStream& stream, Done& done) noexcept {
+  const std::uint64_t bound = complete_bound(stream);
+  while (stream.first != nullptr && stream.first->uses.back().sequence <= bound) {
+    UsedItem& item = *stream.first;
+    unlink(item);
+    forget_last_use(item);
+    if (drop_complete(item)) {
+      done(item);
+    } else {
+      link(item);
+    }
+  }
+}
+
+template <typename Done>
+void PendingUses::sweep_some(std::size_t streams, Done&& done) noexcept {
+  for (; streams > 0 && waiting_ > 0; --streams) {
     if (cursor_ >= waited_for_.size()) cursor_ = 0;
     UsingStream& stream = *waited_for_[cursor_];
-    const std::uint64_t bound = complete_bound(stream);
-    while (stream.first != nullptr && stream.first->uses.back().sequence <= bound) {
-      UsedItem& item = *stream.first;
-      unlink(item);
-      forget_last_use(item);
-      if (drop_complete(item)) {
-        done(item);
-      } else {
-        link(item);
-      }
-    }
-    // unlink has put another stream in this place if the list is empty now.
-    if (stream.first != nullptr) ++cursor_;
+    sweep_stream(stream, done);
+    if (stream.first != nullptr) ++cursor_;  // else another one has this place now
   }
+}
+
+template <typename Done>
+void PendingUses::sweep(Done&& done) noexcept {
+  // Backwards: a stream that nothing waits for any more leaves by having the last one, seen already, moved into its place.
+  for (std::size_t i = waited_for_.size(); i-- > 0;) sweep_stream(*waited_for_[i], done);
 }
 
 template <typename Wanted, typename Done>
 void PendingUses::take_ordered(StreamUid requester, Wanted&& wanted, Done&& done) noexcept {
-  // Backwards: an emptied list leaves waited_for_ by having the last one moved into its place.
+  // Backwards, as in sweep.
   for (std::size_t i = waited_for_.size(); i-- > 0;) {
     UsingStream& stream = *waited_for_[i];
     const std::uint64_t bound = ordered_bound(stream, requester);

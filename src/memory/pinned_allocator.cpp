@@ -22,7 +22,6 @@ namespace {
 constexpr std::uint64_t rounding = 64;  // a cache line: neighbours in one page never share one
 constexpr std::uint64_t largest_request = std::uint64_t{1} << 62;
 constexpr std::size_t streams_swept_per_allocation = 4;
-constexpr std::size_t all_streams = ~std::size_t{0};
 
 constexpr std::uint64_t rounded(std::uint64_t bytes) noexcept { return (bytes + rounding - 1) / rounding * rounding; }
 // The largest cached block that a request may have: a little waste is better than another call of the driver.
@@ -109,9 +108,8 @@ class PinnedAllocator::Impl {
   Status free_locked(Lock& lock, PinnedBlock& block) noexcept;
   void make_unused(PinnedBlock& block) noexcept;
   void remove_unused(PinnedBlock& block) noexcept;
-  void sweep(std::size_t streams) noexcept {
-    if (pending_.empty()) return;
-    pending_.sweep(streams, [this](UsedItem& item) { make_unused(static_cast<PinnedBlock&>(item)); });
+  auto finisher() noexcept {
+    return [this](UsedItem& item) { make_unused(static_cast<PinnedBlock&>(item)); };
   }
 
   PinnedBlock* take_unused(std::uint64_t size) noexcept;
@@ -145,7 +143,7 @@ Status PinnedAllocator::Impl::allocate(std::uint64_t bytes, PinnedAllocation& ou
   }
   const std::uint64_t size = rounded(bytes);
   Lock lock(mutex_);
-  sweep(streams_swept_per_allocation);
+  if (!pending_.empty()) pending_.sweep_some(streams_swept_per_allocation, finisher());
   PinnedBlock* block = take_unused(size);
   if (block == nullptr) MOJO_RETURN_IF_ERROR(allocate_slowly(lock, bytes, size, block));
   block->state = PinnedBlock::State::live;
@@ -167,9 +165,9 @@ PinnedBlock* PinnedAllocator::Impl::take_unused(std::uint64_t size) noexcept {
 }
 
 Status PinnedAllocator::Impl::allocate_slowly(Lock& lock, std::uint64_t bytes, std::uint64_t size, PinnedBlock*& out) {
-  sweep(all_streams);
+  pending_.sweep(finisher());
   if ((out = take_unused(size)) != nullptr) return {};
-  if (pending_.poll_fences(lock)) sweep(all_streams);
+  if (pending_.poll_fences(lock)) pending_.sweep(finisher());
   if ((out = take_unused(size)) != nullptr) return {};
 
   // The driver has to be called anyway: a good time to give back what nobody has wanted for long.
@@ -180,7 +178,7 @@ Status PinnedAllocator::Impl::allocate_slowly(Lock& lock, std::uint64_t bytes, s
   status = grow(lock, size, out);
   if (status.code() != StatusCode::out_of_memory) return status;
   if (pending_.wait(lock, {})) {
-    sweep(all_streams);
+    pending_.sweep(finisher());
     if ((out = take_unused(size)) != nullptr) return {};
     (void)release_unused(lock, 0);
     status = grow(lock, size, out);
@@ -341,20 +339,20 @@ Status PinnedAllocator::Impl::empty_cache() {
   Lock lock(mutex_);
   pending_.poll_fences(lock);
   std::vector<StreamUid> busy;
-  sweep(all_streams);
+  pending_.sweep(finisher());
   pending_.waited_streams(busy);
   if (!busy.empty()) {
     lock.unlock();
     for (StreamUid stream : busy) (void)fences_.poll_completed(stream);
     lock.lock();
-    sweep(all_streams);
+    pending_.sweep(finisher());
   }
   return release_unused(lock, 0);
 }
 
 PinnedStatistics PinnedAllocator::Impl::statistics() {
   Lock lock(mutex_);
-  sweep(all_streams);
+  pending_.sweep(finisher());
   return stats_;
 }
 

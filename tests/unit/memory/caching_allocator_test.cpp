@@ -220,6 +220,22 @@ TEST_P(CachingAllocatorTest, OwnerThatWaitsLaterReuses) {
   EXPECT_EQ(get(20 * MiB, C).ptr, a.ptr);
 }
 
+// The same for memory that the owner does not take again itself: others get it after the wait, not after the free.
+TEST_P(CachingAllocatorTest, WhatTheOwnerWaitedForIsFreeFromTheWaitOn) {
+  const Allocation a = get_and_use(20 * MiB, A), b = get_and_use(30 * MiB, A);
+  streams.enqueue(B);
+  for (const Allocation& x : {a, b}) ASSERT_TRUE(allocator.record_stream(x.block, B).ok());
+  give(a);
+  give(b);
+  const auto before_the_wait = streams.record(A);
+  streams.wait_stream(A, B);
+  ASSERT_EQ(get(20 * MiB, A).ptr, a.ptr);
+  streams.wait_for(C, before_the_wait);
+  EXPECT_NE(get(30 * MiB, C).ptr, b.ptr);
+  streams.wait_stream(C, A);
+  EXPECT_EQ(get(30 * MiB, C).ptr, b.ptr);
+}
+
 // The consumer itself may have what waits only for the consumer, once it comes after the owner's work too.
 TEST_P(CachingAllocatorTest, TheUserTakesOverWhatWaitsForIt) {
   const Allocation a = get_and_use(20 * MiB, A);
@@ -229,6 +245,24 @@ TEST_P(CachingAllocatorTest, TheUserTakesOverWhatWaitsForIt) {
   EXPECT_NE(get(20 * MiB, B).ptr, a.ptr) << "not ordered after A";
   streams.wait_stream(B, A);
   EXPECT_EQ(get(20 * MiB, B).ptr, a.ptr);
+}
+
+// However far the bounded look of each allocation has got, a report knows all that is complete.
+TEST_P(CachingAllocatorTest, FiguresKnowEveryCompleteUse) {
+  std::vector<Allocation> blocks;
+  for (StreamUid s = 10; s < 20; ++s) {
+    blocks.push_back(get_and_use(5000, A));
+    streams.enqueue(s);
+    ASSERT_TRUE(allocator.record_stream(blocks.back().block, s).ok());
+  }
+  for (const Allocation& a : blocks) give(a);
+  for (StreamUid s = 10; s < 20; ++s) {
+    get(100 * s, A);  // moves on to other streams each time
+    streams.finish(s);
+    streams.learn(s);
+    const auto waiting = static_cast<std::int64_t>(19 - s);
+    EXPECT_EQ(stat(allocator.statistics().active).current - stat(allocator.statistics().allocation).current, waiting);
+  }
 }
 
 TEST_P(CachingAllocatorTest, SeveralUsersAllCount) {
