@@ -247,6 +247,22 @@ TEST_P(CachingAllocatorTest, TheUserTakesOverWhatWaitsForIt) {
   EXPECT_EQ(get(20 * MiB, B).ptr, a.ptr);
 }
 
+// Being ordered after one of several users is not enough, whichever of them it is.
+TEST_P(CachingAllocatorTest, TheOwnerMustHaveWaitedForEveryUser) {
+  for (const StreamUid waited : {B, C}) {
+    const Allocation a = get_and_use(20 * MiB, A);
+    streams.enqueue(B);
+    streams.enqueue(C);
+    ASSERT_TRUE(allocator.record_stream(a.block, B).ok());
+    ASSERT_TRUE(allocator.record_stream(a.block, C).ok());
+    give(a);
+    streams.wait_stream(A, waited);
+    EXPECT_NE(get(20 * MiB, A).ptr, a.ptr);
+    streams.wait_stream(A, waited == B ? C : B);
+    EXPECT_EQ(get(20 * MiB, A).ptr, a.ptr);
+  }
+}
+
 // However far the bounded look of each allocation has got, a report knows all that is complete.
 TEST_P(CachingAllocatorTest, FiguresKnowEveryCompleteUse) {
   std::vector<Allocation> blocks;
