@@ -151,6 +151,7 @@ def test_torch_manual_seed_reaches_every_device(device, other, seed):
 
 
 @contract("R-04")
+@pytest.mark.filterwarnings("ignore:MOJO reports that you have 2 available devices")
 def test_fork_rng(device, other):
     torch.manual_seed(4)
     expected = [torch.randn(4, device=d).tolist() for d in (device, other)] + [torch.randn(4).tolist()]
