@@ -1,7 +1,9 @@
 #include "ops/fill.h"
 
-#include <ATen/Dispatch_v2.h>
+#include <ATen/EmptyTensor.h>
+#include <c10/core/ScalarType.h>
 #include <c10/util/Exception.h>
+#include <c10/util/complex.h>
 
 #include <cstdint>
 #include <cstring>
@@ -41,9 +43,28 @@ Pattern pattern_of(T value) {
 
 // Raises what CPU raises for a value that `dtype` cannot hold.
 Pattern pattern_of(const at::Scalar& value, at::ScalarType dtype) {
-  return AT_DISPATCH_V2(dtype, "fill_cpu", AT_WRAP([&] { return pattern_of(value.to<scalar_t>()); }),
-                        AT_EXPAND(AT_ALL_TYPES_AND_COMPLEX), AT_EXPAND(AT_BAREBONES_UNSIGNED_TYPES),
-                        AT_EXPAND(AT_FLOAT8_TYPES), at::kHalf, at::kBFloat16, at::kBool, at::kComplexHalf);
+  // The commonest fill, and the one value that every dtype holds as zero bytes.
+  if (value.isIntegral(/*includeBool=*/true) && value.equal(0)) return {0, 1};
+  switch (dtype) {
+#define MOJO_NATIVE_TYPE(type, name) \
+  case at::ScalarType::name: return pattern_of(value.to<type>());
+    AT_FORALL_INT_TYPES(MOJO_NATIVE_TYPE)
+    MOJO_NATIVE_TYPE(bool, Bool)
+    MOJO_NATIVE_TYPE(float, Float)
+    MOJO_NATIVE_TYPE(double, Double)
+    MOJO_NATIVE_TYPE(c10::complex<float>, ComplexFloat)
+    MOJO_NATIVE_TYPE(c10::complex<double>, ComplexDouble)
+#undef MOJO_NATIVE_TYPE
+    default: break;
+  }
+  // How CPU rounds and checks for the other dtypes is its own affair: it fills one element.
+  const at::Tensor element = at::detail::empty_cpu({}, dtype);
+  element.fill_(value);
+  Pattern pattern;
+  pattern.width = static_cast<unsigned>(element.itemsize());
+  TORCH_INTERNAL_ASSERT(pattern.width <= sizeof(pattern.bits));
+  std::memcpy(&pattern.bits, element.const_data_ptr(), pattern.width);
+  return pattern;
 }
 
 at::Tensor& fill_scalar(at::Tensor& self, const at::Scalar& value) {

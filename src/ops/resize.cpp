@@ -7,6 +7,10 @@
 #include <ATen/ops/fill.h>
 #include <c10/core/TensorImpl.h>
 #include <c10/util/Exception.h>
+#include <c10/util/safe_numerics.h>
+
+#include <cstdint>
+#include <limits>
 
 #include "ops/shape_probe.h"
 
@@ -33,12 +37,15 @@ const at::Tensor& resize_kernel(const at::Tensor& self, at::IntArrayRef sizes,
 void resize_in_place(const at::Tensor& tensor, at::IntArrayRef sizes, at::OptionalIntArrayRef strides) {
   c10::TensorImpl* const impl = tensor.unsafeGetTensorImpl();
   if (tensor.sizes() == sizes && (!strides.has_value() || tensor.strides() == *strides)) return;
+  // What setting the sizes would check, which happens last so that a tensor that cannot be resized stays as it was.
+  std::uint64_t elements = 1;
+  const bool overflows = c10::safe_multiplies_u64(sizes, &elements);
+  TORCH_CHECK(!overflows && elements <= std::uint64_t{std::numeric_limits<std::int64_t>::max()},
+              "numel: integer multiplication overflow");
   const std::size_t item = tensor.itemsize();
   const auto offset = static_cast<std::size_t>(tensor.storage_offset());
   const std::size_t bytes = strides.has_value() ? at::detail::computeStorageNbytes(sizes, *strides, item, offset)
                                                 : at::detail::computeStorageNbytesContiguous(sizes, item, offset);
-  std::size_t elements = 1;
-  for (const std::int64_t size : sizes) elements *= static_cast<std::size_t>(size);
   const c10::Storage& storage = tensor.storage();
   // Nothing to hold in it: the offset alone must not grow it.
   if (elements != 0 && bytes > storage.nbytes()) {

@@ -1,5 +1,6 @@
 """Factories, views, storage changes, fills, single values and record_stream on device tensors: as on CPU."""
 
+import gc
 import itertools
 import math
 import pickle
@@ -72,6 +73,7 @@ def test_factories_give_what_cpu_gives(device, make):
     ],
 )
 def test_factories_refuse_what_cpu_refuses(device, make):
+    gc.collect()  # what earlier tests left in cycles
     before = torch.accelerator.memory_allocated()
     assert message_of(lambda: make(device)) == message_of(lambda: make("cpu"))
     assert torch.accelerator.memory_allocated() == before
@@ -91,21 +93,22 @@ def test_what_only_the_device_refuses(device):
         torch.empty(3, device="mojo:99")
 
 
-def test_no_index_means_the_current_device(device, second_device):
+def test_no_index_means_the_current_device(device, other):
     torch.accelerator.set_device_index(1)
-    assert torch.empty(3, device="mojo").device == second_device
-    assert torch.empty_strided((3,), (1,), device="mojo").device == second_device
+    assert torch.empty(3, device="mojo").device == other
+    assert torch.empty_strided((3,), (1,), device="mojo").device == other
     assert torch.empty(3, device=device).device == device
     assert torch.accelerator.current_device_index() == 1
 
 
-def test_memory_is_valid_in_the_order_of_its_devices_current_stream(device, second_device):
-    far = torch.Stream(second_device)
+def test_memory_is_valid_in_the_order_of_its_devices_current_stream(device, other):
+    far = torch.Stream(other)
+    gc.collect()  # what earlier tests left in cycles
     far_before = torch.accelerator.memory_allocated(1)
     with Gate(far), far:
         torch.accelerator.set_device_index(0)
         with assert_no_host_wait():
-            x = torch.empty(1 << 10, device=second_device)
+            x = torch.empty(1 << 10, device=other)
             x.fill_(3)
         assert torch.accelerator.memory_allocated(1) == far_before + 4096
         assert not far.query()
@@ -247,7 +250,7 @@ def test_set(device):
     assert x.tolist() == [2] * 3 and base.tolist() == list(range(12))
 
 
-def test_set_refuses_what_cpu_refuses(device, second_device):
+def test_set_refuses_what_cpu_refuses(device, other):
     def errors(place):
         x = torch.zeros(3, device=place)
         base = torch.zeros(3, device=place)
@@ -259,7 +262,7 @@ def test_set_refuses_what_cpu_refuses(device, second_device):
 
     assert errors(device) == errors("cpu")
     with pytest.raises(RuntimeError, match="Attempted to set the storage of a tensor on device"):
-        torch.zeros(3, device=device).set_(torch.zeros(3, device=second_device))
+        torch.zeros(3, device=device).set_(torch.zeros(3, device=other))
 
 
 def test_data_assignment_and_swap(device):
@@ -399,11 +402,11 @@ def test_fill_gives_the_bytes_that_cpu_gives(device, dtype):
             assert torch.equal(raw(ours), raw(theirs)), (value, layout(theirs).shape)
 
 
-def test_fill_with_a_tensor(device, second_device):
+def test_fill_with_a_tensor(device, other):
     x = torch.zeros(4, device=device)
     assert x.fill_(torch.tensor(2.5)).tolist() == [2.5] * 4
     assert x.fill_(torch.tensor(3, device=device)).tolist() == [3] * 4
-    assert x.fill_(torch.tensor(4.0, device=second_device)).tolist() == [4] * 4
+    assert x.fill_(torch.tensor(4.0, device=other)).tolist() == [4] * 4
     x = torch.arange(4.0).to(device)
     assert x.fill_(x[2]).tolist() == [2] * 4
     assert message_of(lambda: x.fill_(torch.ones(2))) == message_of(lambda: torch.zeros(1).fill_(torch.ones(2)))
@@ -462,8 +465,8 @@ def test_item_refuses_what_cpu_refuses(device, shape):
     "view", [lambda x: x, lambda x: x[100:], lambda x: x.view(32, 32).t()[3], torch.conj, torch._neg_view]
 )
 @pytest.mark.parametrize("far", [False, True])
-def test_record_stream_keeps_the_whole_storage_for_streams_of_any_device(device, second_device, view, far):
-    owner, user = torch.Stream(device), torch.Stream(second_device if far else device)
+def test_record_stream_keeps_the_whole_storage_for_streams_of_any_device(device, other, view, far):
+    owner, user = torch.Stream(device), torch.Stream(other if far else device)
     with owner:
         base = torch.ones(1 << 10, dtype=torch.complex64, device=device)
     torch.accelerator.set_device_index(0)
