@@ -32,6 +32,12 @@ def shut_down() -> None:
 def host_waits() -> int:
     """How often this thread has blocked in a wait of the library."""
 
+def op_counts() -> dict[str, dict[str, Any]]:
+    """For each op that the host device's engine has served since the last reset: queued, waited (calls) and reason, why
+    calls of it may have to wait."""
+
+def reset_op_counts() -> None: ...
+
 # Devices.
 def device_count() -> int: ...
 def is_open(index: int) -> bool: ...

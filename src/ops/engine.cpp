@@ -121,6 +121,7 @@ void run_waited(const OpPlan& plan, Call& call, Stack& stack) {
   if (results->error) std::rethrow_exception(results->error);
   TORCH_CHECK(results->ran, "mojo backend: ", plan.name, " was dropped: the device has been shut down");
 
+  for (const c10::Warning& warning : results->warnings) c10::warn(warning);
   Stack& values = results->values;
   const std::size_t return_count = plan.returns.size();
   c10::SmallVector<IValue, 4> made;
@@ -144,7 +145,7 @@ void run_waited(const OpPlan& plan, Call& call, Stack& stack) {
     const at::Tensor& alias = values[next++].toTensor();
     if (alias.sizes() == t.tensor->sizes()) continue;
     const at::Tensor out = *t.tensor;
-    at::native::resize_output(out, alias.sizes());
+    resize_in_place(out, alias.sizes());  // core's warning came from the kernel
     on_device(plan, alias, call.device, out);
   }
   return_results(plan, stack, made);

@@ -40,11 +40,22 @@ constexpr std::array<std::string_view, 8> cpu_tensor_names = {
     "aten::_ctc_loss.Tensor",   "aten::_ctc_loss",        "aten::_ctc_loss_backward.Tensor",
     "aten::bernoulli.Tensor"};
 
+// In-place ops whose Meta kernels let wrong arguments pass.
+constexpr std::array<std::string_view, 5> unjudged_names = {"aten::masked_fill_", "aten::masked_scatter_", "aten::index_fill_",
+                                                            "aten::_index_put_impl_", "aten::put_"};
+
 // In-place ops with nothing to check before they run: what is written keeps its shape, and all else is numbers.
 constexpr std::array<std::string_view, 12> unchecked_names = {
     "aten::uniform_",     "aten::normal_",     "aten::random_",      "aten::random_.from", "aten::random_.to",
     "aten::exponential_", "aten::cauchy_",     "aten::log_normal_",  "aten::geometric_",   "aten::bernoulli_.float",
     "aten::relu_",        "aten::hardswish_"};
+
+// Losses whose `.out` kernels give their output the shape of the input for a while; so it cannot be given memory.
+constexpr std::array<std::string_view, 4> resizing_names = {"aten::mse_loss", "aten::smooth_l1_loss", "aten::huber_loss",
+                                                            "aten::binary_cross_entropy"};
+
+// CPU's results differ from what Meta says.
+constexpr std::array<std::string_view, 2> misjudged_names = {"aten::_embedding_bag", "aten::_embedding_bag_forward_only"};
 
 bool starts_with(std::string_view text, std::string_view prefix) { return text.substr(0, prefix.size()) == prefix; }
 
@@ -157,6 +168,12 @@ void choose_service(OpPlan& plan, bool writes, bool views) {
     return;
   }
   const bool dynamic = op.hasTag(at::Tag::dynamic_output_shape) || op.hasTag(at::Tag::data_dependent_output);
+  const std::string_view base = op.operator_name().name;
+  if (is_one_of(base, misjudged_names) || (plan.first_out >= 0 && is_one_of(base, resizing_names))) {
+    plan.service = Service::waited;
+    plan.reason = "no shape rule";
+    return;
+  }
   if (dynamic && !plan.waits_for_masks) {
     plan.service = Service::waited;
     plan.reason = "the result depends on data";
@@ -217,8 +234,10 @@ OpPlan* make_plan(const c10::OperatorHandle& op, const void* key) {
     plan->returns.push_back(source);
   }
 
-  plan->is_pointwise = op.hasTag(at::Tag::pointwise);
+  // The tag is missing on a few.
+  plan->is_pointwise = op.hasTag(at::Tag::pointwise) || op.operator_name().name == "aten::floor_divide";
   plan->is_random = op.hasTag(at::Tag::nondeterministic_seeded) && !takes_generator;
+  plan->rehearses = is_one_of(op.operator_name().name, unjudged_names);
   plan->takes_cpu_tensors = is_one_of(plan->name, cpu_tensor_names);
   plan->waits_for_masks = op.operator_name().name == "aten::index";
   const std::size_t count = schema.arguments().size();
@@ -230,7 +249,8 @@ OpPlan* make_plan(const c10::OperatorHandle& op, const void* key) {
     if (has_kernel(op, composite)) plan->structured = op;
     if (!writes && plan->fresh_count > 0) {
       const auto out = sibling(op, count, schema.returns().size(), true);
-      if (out.has_value() && has_kernel(*out, DispatchKey::CPU)) plan->out_overload = out;
+      if (out.has_value() && has_kernel(*out, DispatchKey::CPU) && !is_one_of(op.operator_name().name, resizing_names))
+        plan->out_overload = out;
     }
   }
   choose_service(*plan, writes, views);

@@ -51,6 +51,7 @@ struct OpPlan {
   bool has_tensor_argument = false;
   bool takes_cpu_tensors = false;  // of any size, beside device tensors
   bool shapes_fixed = false;       // writes only to arguments, never changes their sizes, has nothing worth checking
+  bool rehearses = false;          // arguments are checked by a run on zeros, where that is cheap
   bool waits_for_masks = false;    // result sizes depend on data if an index is a mask
 
   // The overload whose core kernel works out shapes on any device (structured ops): this op itself or its sibling

@@ -2,6 +2,7 @@
 
 #include <ATen/MemoryOverlap.h>
 #include <ATen/Parallel.h>
+#include <ATen/TensorIterator.h>
 #include <ATen/core/List.h>
 #include <ATen/core/stack.h>
 #include <c10/core/Allocator.h>
@@ -157,8 +158,7 @@ bool is_not_implemented(const std::exception& error) {
 
 // Meta did not accept the arguments. Whether CPU would, and if not, with which words it refuses, is found out by running
 // it on zeros: the call itself must not wait for the stream.
-void rehearse(const Call& call) {
-  constexpr std::int64_t most_elements = 1 << 26;
+void rehearse(const Call& call, std::int64_t most_elements) {
   std::int64_t elements = 0;
   for (const CallTensor& t : call.tensors) elements += t.tensor->numel();
   if (elements > most_elements) return;
@@ -179,7 +179,7 @@ Stack ask_meta(const Call& call, const c10::OperatorHandle& op, std::size_t coun
   } catch (const std::exception& error) {
     if (is_not_implemented(error)) throw NotInferable();
   }
-  rehearse(call);
+  rehearse(call, 1 << 26);
   throw NotInferable();
 }
 
@@ -218,6 +218,20 @@ void compare_outputs(const Call& call, const Stack& results, Shapes& shapes) {
   }
 }
 
+// The strides that core's iteration gives a result: Meta kernels written in Python do not always say the same.
+void use_strides_of_iteration(const Call& call, const std::vector<at::Tensor>& inputs, ResultShape& result) {
+  at::TensorIteratorConfig config;
+  config.set_check_mem_overlap(false)
+      .check_all_same_dtype(false)
+      .check_all_same_device(false)
+      .declare_static_dtype_and_device(result.dtype, at::Device(at::kMeta))
+      .add_owned_output(at::Tensor());
+  for (const at::Tensor& input : inputs) config.add_owned_const_input(input);
+  const at::TensorIterator iteration = config.build();
+  if (iteration.output().sizes() == result.shape.sizes_arrayref() && !call.tensors.empty())
+    result.shape.set_strides(iteration.output().strides());
+}
+
 void take_fresh(const OpPlan& plan, const Stack& results, Shapes& shapes) {
   for (std::size_t i = 0; i < plan.returns.size(); ++i) {
     if (plan.returns[i] != fresh) continue;
@@ -226,6 +240,17 @@ void take_fresh(const OpPlan& plan, const Stack& results, Shapes& shapes) {
       continue;
     }
     shapes.fresh.push_back(shape_of(results[i].toTensor()));
+  }
+}
+
+// Where CPU's results have another shape than Meta says.
+void correct(const Call& call, Shapes& shapes) {
+  const std::string& name = call.plan.op.operator_name().name;
+  if (name == "aten::native_batch_norm" || name == "aten::_native_batch_norm_legit") {
+    // Outside training there is nothing to save for backward.
+    const auto training = std::find_if(call.arguments.begin(), call.arguments.end(), [](const IValue& v) { return v.isBool(); });
+    if (training == call.arguments.end() || training->toBool()) return;
+    for (std::size_t i = 1; i < shapes.fresh.size(); ++i) set_shape(shapes.fresh[i], {0}, {1});
   }
 }
 
@@ -256,6 +281,7 @@ Shapes find_shapes(const Call& call) {
       take_fresh(plan, results, shapes);
     return shapes;
   }
+  if (plan.rehearses) rehearse(call, 1 << 16);
   std::vector<at::Tensor> tensors;
   if (plan.functional.has_value() && plan.functional->hasKernelForDispatchKey(DispatchKey::Meta)) {
     compare_outputs(call, ask_meta(call, *plan.functional, input_count(plan), tensors), shapes);
@@ -263,6 +289,9 @@ Shapes find_shapes(const Call& call) {
   }
   const Stack results = ask_meta(call, plan.op, call.arguments.size(), tensors);
   take_fresh(plan, results, shapes);
+  if (plan.is_pointwise && shapes.fresh.size() == 1 && shapes.fresh[0].defined)
+    use_strides_of_iteration(call, tensors, shapes.fresh[0]);
+  correct(call, shapes);
   for (std::size_t i = 0; i < call.tensors.size(); ++i) {
     const CallTensor& t = call.tensors[i];
     if (t.written) note_resize(shapes, shape_of(tensors[i]), t.tensor->sizes(), t.argument);

@@ -21,6 +21,15 @@ using c10::IValue;
 // Tensors of one storage get aliases of one storage; with more tensors than this (a step of an optimizer) nobody looks.
 constexpr std::size_t most_shared = 16;
 
+class Collector final : public c10::WarningHandler {
+ public:
+  explicit Collector(std::vector<c10::Warning>& warnings) : warnings_(warnings) {}
+  void process(const c10::Warning& warning) override { warnings_.push_back(warning); }
+
+ private:
+  std::vector<c10::Warning>& warnings_;
+};
+
 }  // namespace
 
 OpTask* OpTask::make(const Call& call, torch::jit::Stack& stack) {
@@ -113,7 +122,7 @@ void OpTask::run_on_worker() {
     if (const void* storage = descriptor.storage(); storage != nullptr && tensors_.size() <= most_shared)
       for (std::size_t j = 0; j < i && same == nullptr; ++j)
         if (tensors_[j].descriptor.storage() == storage) same = &aliases[j];
-    aliases.push_back(same != nullptr ? as_cpu(descriptor, same->storage()) : as_cpu(descriptor));
+    aliases.push_back(same != nullptr ? as_cpu(descriptor, same->storage()) : as_cpu(descriptor, waited_ != nullptr));
   }
 
   torch::jit::Stack stack;
@@ -152,6 +161,8 @@ void OpTask::run_on_worker() {
     return;
   }
   // The caller raises it at the call: nothing is kept on the stream.
+  Collector collector(waited_->warnings);
+  const c10::WarningUtils::WarningHandlerGuard guard(&collector);
   try {
     op_->callBoxed(stack);
     waited_->values = std::move(stack);

@@ -7,11 +7,13 @@
 
 #include <ATen/core/ivalue.h>
 #include <ATen/core/stack.h>
+#include <c10/util/Exception.h>
 #include <c10/util/SmallVector.h>
 
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <vector>
 
 #include "ops/engine_call.h"
 #include "ops/host_alias.h"
@@ -21,7 +23,8 @@ namespace mojo::ops {
 
 // Where a caller that waits finds what its task gave. Shared, since the caller may be thrown out of its wait.
 struct WaitedResults {
-  torch::jit::Stack values;  // with CPU tensors
+  torch::jit::Stack values;             // with CPU tensors
+  std::vector<c10::Warning> warnings;   // which the worker could only print
   std::exception_ptr error;
   bool ran = false;
 };

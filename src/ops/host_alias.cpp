@@ -55,7 +55,7 @@ Access TensorDescriptor::access(bool written) const noexcept {
           static_cast<std::uint64_t>(last + 1) * item, written ? AccessMode::read_write : AccessMode::read};
 }
 
-at::Tensor as_cpu(const TensorDescriptor& descriptor) {
+at::Tensor as_cpu(const TensorDescriptor& descriptor, bool resizable) {
   using Self = TensorDescriptor;
   if (!(descriptor.flags_ & Self::is_defined)) return {};
   if (descriptor.copy_.defined()) return descriptor.copy_;
@@ -64,7 +64,7 @@ at::Tensor as_cpu(const TensorDescriptor& descriptor) {
   const std::size_t bytes = value ? sizeof(descriptor.value_) : descriptor.memory_.bytes;
   c10::Storage storage(c10::make_intrusive<c10::StorageImpl>(
       c10::StorageImpl::use_byte_size_t(), bytes, c10::DataPtr(data, at::Device(at::kCPU)),
-      /*allocator=*/nullptr, /*resizable=*/false));
+      resizable ? c10::GetAllocator(c10::DeviceType::CPU) : nullptr, resizable));
   return as_cpu(descriptor, storage);
 }
 

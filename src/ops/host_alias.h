@@ -37,7 +37,7 @@ class TensorDescriptor {
   const void* storage() const noexcept { return flags_ & holds_value ? nullptr : memory_.data; }
 
  private:
-  friend at::Tensor as_cpu(const TensorDescriptor& descriptor);
+  friend at::Tensor as_cpu(const TensorDescriptor& descriptor, bool resizable);
   friend at::Tensor as_cpu(const TensorDescriptor& descriptor, const c10::Storage& storage);
 
   enum Flag : std::uint8_t {
@@ -66,8 +66,9 @@ class TensorDescriptor {
 };
 
 // A CPU tensor over what `descriptor` describes, with the sizes, strides, offset, conj and neg bits and the
-// wrapped-number flag of the original. Its storage cannot be resized. Valid as long as the descriptor stays where it is.
-at::Tensor as_cpu(const TensorDescriptor& descriptor);
+// wrapped-number flag of the original. Valid as long as the descriptor stays where it is. Its storage cannot be resized,
+// unless `resizable`: then it gets memory of its own when it has to grow.
+at::Tensor as_cpu(const TensorDescriptor& descriptor, bool resizable = false);
 // The same over `storage`, the storage of an alias of the same memory, so that core's checks see that they overlap.
 at::Tensor as_cpu(const TensorDescriptor& descriptor, const c10::Storage& storage);
 

@@ -5,6 +5,8 @@
 #include <c10/util/Exception.h>
 #include <torch/library.h>
 
+#include <utility>
+
 #include "ops/engine.h"
 #include "ops/register_core.h"
 #include "ops/special.h"
@@ -26,11 +28,14 @@ void refuse_layout(const c10::OperatorHandle& op, torch::jit::Stack*) {
 }  // namespace
 
 void register_ops() {
+  static bool done = false;
+  if (std::exchange(done, true)) return;
   torch::Library& aten = leaked_library("aten", c10::DispatchKey::PrivateUse1);
   register_core_ops(aten);
   register_convolution(aten);
   register_attention(aten);
   register_dropout(aten);
+  register_recurrent(aten);
   register_engine(leaked_library("_", c10::DispatchKey::PrivateUse1), aten);
   for (const c10::DispatchKey key : {c10::DispatchKey::SparsePrivateUse1, c10::DispatchKey::SparseCsrPrivateUse1,
                                      c10::DispatchKey::QuantizedPrivateUse1, c10::DispatchKey::NestedTensorPrivateUse1})

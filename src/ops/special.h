@@ -14,5 +14,7 @@ void register_convolution(torch::Library& library);
 void register_attention(torch::Library& library);
 // native_dropout.
 void register_dropout(torch::Library& library);
+// _thnn_fused_lstm_cell, _thnn_fused_gru_cell and their backward.
+void register_recurrent(torch::Library& library);
 
 }  // namespace mojo::ops

@@ -12,6 +12,7 @@
 #include "mojo/device_context.h"
 #include "mojo/pinned.h"
 #include "mojo/process.h"
+#include "ops/engine.h"
 #include "ops/register.h"
 #include "statistics.h"
 #include "torch_backend/current.h"
@@ -109,6 +110,18 @@ void define_process(py::module_& m) {
   m.def("shutting_down", [] { return shutting_down(); });
   m.def("shut_down", [] { shut_down(); });
   m.def("host_waits", [] { return host_waits(); });
+  m.def("op_counts", [] {
+    py::dict result;
+    for (const ops::OpCount& count : ops::op_counts()) {
+      py::dict entry;
+      entry["queued"] = count.queued;
+      entry["waited"] = count.waited;
+      entry["reason"] = count.reason;
+      result[py::str(count.name)] = entry;
+    }
+    return result;
+  });
+  m.def("reset_op_counts", [] { ops::reset_op_counts(); });
 }
 
 void define_devices(py::module_& m) {

@@ -1,0 +1,171 @@
+"""What the host device costs beside plain CPU eager: python benchmarks/host_device.py [--json FILE] [--rounds N]
+
+Both sides run in one process, in turn, and each row is a ratio of medians, so that a busy machine disturbs both alike.
+Rows: `small_add` (time of the call, 16 elements), `empty_drop` (make and drop a tensor), `large_add`, `large_mm` and
+`large_softmax` (wall time of the op and a synchronize), `prefetch` (uploads on a side stream while the main stream
+computes, against the longer of the two alone) and `prefetch_serial` (the same without the side stream).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable
+
+import torch
+
+import torch_mojo_backend
+
+Measure = Callable[[], float]
+
+
+def per_call(call: Callable[[], object], count: int, after: Callable[[], object] = lambda: None) -> Measure:
+    """Seconds of one call, the mean of `count`; `after` is not timed."""
+
+    def measure() -> float:
+        start = time.perf_counter()
+        for _ in range(count):
+            call()
+        seconds = (time.perf_counter() - start) / count
+        after()
+        return seconds
+
+    return measure
+
+
+def medians(measures: list[Measure], rounds: int) -> list[float]:
+    """The median of each, measured in turn after one round to warm up."""
+    for measure in measures:
+        measure()
+    samples: list[list[float]] = [[] for _ in measures]
+    for _ in range(rounds):
+        for measure, seen in zip(measures, samples, strict=True):
+            seen.append(measure())
+    return [statistics.median(seen) for seen in samples]
+
+
+def row(name: str, ours: float, reference: float, unit: str) -> dict[str, object]:
+    scale = {"us": 1e6, "ms": 1e3}[unit]
+    return {"name": name, "ours": ours * scale, "reference": reference * scale, "ratio": ours / reference, "unit": unit}
+
+
+def small_add(device: torch.device, rounds: int) -> dict[str, object]:
+    def call(place: torch.device | str) -> Callable[[], object]:
+        a, b = torch.ones(16, device=place), torch.ones(16, device=place)
+        return lambda: a + b
+
+    ours, reference = medians(
+        [per_call(call(device), 200, torch.accelerator.synchronize), per_call(call("cpu"), 200)], 10 * rounds
+    )
+    return row("small_add", ours, reference, "us")
+
+
+def empty_drop(device: torch.device, rounds: int) -> dict[str, object]:
+    ours, reference = medians(
+        [per_call(lambda: torch.empty(16, device=device), 500), per_call(lambda: torch.empty(16), 500)], 10 * rounds
+    )
+    return row("empty_drop", ours, reference, "us")
+
+
+def large(name: str, op: Callable[..., object], sizes: list[int], inputs: int, device: torch.device, rounds: int) -> dict[str, object]:
+    cpu = [torch.randn(sizes) for _ in range(inputs)]
+    ours = [x.to(device) for x in cpu]
+
+    def on_device() -> None:
+        op(*ours)
+        torch.accelerator.synchronize()
+
+    seconds = medians([per_call(on_device, 1), per_call(lambda: op(*cpu), 1)], 3 * rounds)
+    return row(name, *seconds, "ms")
+
+
+def prefetch(device: torch.device, rounds: int) -> list[dict[str, object]]:
+    """Batches are uploaded and used. The compute of one batch is sized so that it takes as long as its upload."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        batches = [torch.randn(4 << 20).pin_memory() for _ in range(8)]
+        resident = batches[0].to(device)
+        main, side = torch.accelerator.current_stream(), torch.Stream(device)
+
+        def upload_all() -> None:
+            for batch in batches:
+                batch.to(device, non_blocking=True)
+            torch.accelerator.synchronize()
+
+        weight = torch.randn(256, 256, device=device)
+        rows = resident[: 256 * 256].view(256, 256)
+
+        def compute(steps: int, x: torch.Tensor) -> None:
+            y = x[: 256 * 256].view(256, 256)
+            for _ in range(steps):
+                y = y @ weight
+
+        def steps_seconds(steps: int) -> Measure:
+            def work() -> None:
+                for _ in batches:
+                    compute(steps, resident)
+                torch.accelerator.synchronize()
+
+            return per_call(work, 1)
+
+        del rows
+        upload_seconds, ten_seconds = medians([per_call(upload_all, 1), steps_seconds(10)], rounds)
+        steps = max(1, round(10 * upload_seconds / ten_seconds))
+
+        def serial() -> None:
+            for batch in batches:
+                compute(steps, batch.to(device, non_blocking=True))
+            torch.accelerator.synchronize()
+
+        def overlapped() -> None:
+            def upload(batch: torch.Tensor) -> torch.Tensor:
+                with side:
+                    return batch.to(device, non_blocking=True)
+
+            following = upload(batches[0])
+            for index in range(len(batches)):
+                main.wait_stream(side)
+                current = following
+                current.record_stream(main)
+                if index + 1 < len(batches):
+                    following = upload(batches[index + 1])
+                compute(steps, current)
+            torch.accelerator.synchronize()
+
+        upload_seconds, compute_seconds, overlapped_seconds, serial_seconds = medians(
+            [per_call(upload_all, 1), steps_seconds(steps), per_call(overlapped, 1), per_call(serial, 1)], rounds
+        )
+    finally:
+        torch.set_num_threads(threads)
+    reference = max(upload_seconds, compute_seconds)
+    return [row("prefetch", overlapped_seconds, reference, "ms"), row("prefetch_serial", serial_seconds, reference, "ms")]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", metavar="FILE", help="write the rows there")
+    parser.add_argument("--rounds", type=int, default=9, help="how often each side is measured, times a factor a row")
+    arguments = parser.parse_args()
+    torch_mojo_backend.register_mojo_devices()
+    device = torch.device("mojo", 0)
+    rounds = arguments.rounds
+    rows = [
+        small_add(device, rounds),
+        empty_drop(device, rounds),
+        large("large_add", torch.add, [1 << 24], 2, device, rounds),
+        large("large_mm", torch.mm, [1024, 1024], 2, device, rounds),
+        large("large_softmax", lambda x: x.softmax(-1), [4096, 4096], 1, device, rounds),
+        *prefetch(device, rounds),
+    ]
+    for entry in rows:
+        print(f"{entry['name']:16} {entry['ours']:10.3f} {entry['unit']}  reference {entry['reference']:10.3f}  ratio {entry['ratio']:.2f}")
+    if arguments.json:
+        with open(arguments.json, "w") as file:
+            json.dump(rows, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()
