@@ -78,7 +78,7 @@ uses = {
     "upload": lambda: torch.ones(1).to("mojo"), "download": lambda: x.cpu(), "in place": lambda: x.add_(1),
     "new stream": lambda: torch.Stream("mojo"), "stream.synchronize": s.synchronize, "stream.query": s.query,
     "event.synchronize": e.synchronize, "event.record": lambda: torch.Event().record(),
-    "wait": lambda: s.wait_stream(torch.accelerator.current_stream()), "with": lambda: s.__enter__(),
+    "wait": lambda: s.wait_stream(torch.accelerator.current_stream()),
     "synchronize": torch.accelerator.synchronize, "pin": lambda: torch.ones(3).pin_memory(),
     "init": torch.mojo.init, "properties": torch.mojo.get_device_properties, "mem": torch.mojo.mem_get_info,
 }
