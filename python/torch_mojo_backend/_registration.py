@@ -53,7 +53,7 @@ def _require_valid_settings() -> None:
     from torch_mojo_backend import _C
 
     for text in _C.unknown_settings():
-        warnings.warn(text, UserWarning, stacklevel=4)
+        warnings.warn(text, UserWarning, stacklevel=3)
     _C.check_settings()
     # Chooses the driver and counts its devices: raises where the driver asked for is not available.
     _C.device_count()
