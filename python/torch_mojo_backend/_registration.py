@@ -62,11 +62,12 @@ def _require_valid_settings() -> None:
 def _change_torch() -> None:
     from torch_mojo_backend import _C, _dlpack, mojo
 
+    # First, for it refuses where another library has registered its parts without a name.
+    _C.register_backend()
     torch.utils.rename_privateuse1_backend(DEVICE_TYPE)
     torch._register_device_module(DEVICE_TYPE, mojo)
     torch.utils.generate_methods_for_privateuse1_backend(
         for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True
     )
-    _C.register_backend()
     _C.register_ops()
     _dlpack.install()

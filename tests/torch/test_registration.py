@@ -500,3 +500,21 @@ def test_each_thread_starts_on_the_first_device():
         thread.join()
     torch.accelerator.set_device_index(0)
     assert found == [0] * 4
+
+
+@contract("R-04")
+@pytest.mark.filterwarnings("ignore:Casting complex values", "ignore:ComplexHalf support")
+def test_the_supported_dtypes_are_exact(device):
+    supported = torch.accelerator.get_device_capability()["supported_dtypes"]
+    dtypes = {value for value in vars(torch).values() if isinstance(value, torch.dtype)}
+
+    def works(dtype: torch.dtype) -> bool:
+        try:
+            torch.ones(2).to(dtype).to(device).to(torch.float32)
+            torch.ones(2, device=device).to(dtype)
+            torch.accelerator.synchronize()
+            return torch.empty(2, dtype=dtype, device=device).dtype == dtype
+        except (RuntimeError, TypeError):
+            return False
+
+    assert {dtype for dtype in dtypes if works(dtype)} == supported
