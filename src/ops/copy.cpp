@@ -8,6 +8,7 @@
 #include "ops/copy_paths.h"
 #include "ops/resize.h"
 #include "ops/shape_probe.h"
+#include "torch_backend/dtypes.h"
 
 namespace mojo::ops {
 
@@ -22,6 +23,11 @@ bool is_same_view(const at::Tensor& dst, const at::Tensor& src) {
 void check_copy(const at::Tensor& dst, const at::Tensor& src) {
   TORCH_CHECK_NOT_IMPLEMENTED(!dst.is_quantized() && !src.is_quantized(),
                               "mojo backend: quantized tensors are not supported on the device");
+  if (dst.scalar_type() != src.scalar_type()) {
+    for (const at::ScalarType type : {dst.scalar_type(), src.scalar_type()}) {
+      TORCH_CHECK_NOT_IMPLEMENTED(torch_backend::is_convertible(type), "\"copy_\" not implemented for '", type, "'");
+    }
+  }
   at::assert_no_internal_overlap(dst);
   at::assert_no_partial_overlap(dst, src);
   if (dst.sizes() == src.sizes()) return;

@@ -12,6 +12,7 @@
 #include "mojo/device_event.h"
 #include "torch_backend/current.h"
 #include "torch_backend/device_allocator.h"
+#include "torch_backend/dtypes.h"
 #include "torch_backend/errors.h"
 #include "torch_backend/torch_version.h"
 
@@ -179,18 +180,11 @@ void Guard::record(void** event, const c10::Stream& stream, c10::DeviceIndex dev
   translated([&] { queue.record_event(*borrowed); });
 }
 
-// The dtypes between any two of which CPU's copy converts. Not in the list: quantized, bits, sub-byte and
-// float4 types, of which tensors can be made but not converted.
 c10::DeviceCapability Guard::getDeviceCapability(c10::Device device) const {
   checked_device(device.index());
   std::uint64_t bits = 0;
-  for (const c10::ScalarTypeIndex type :
-       {c10::kIndex_Bool, c10::kIndex_Byte, c10::kIndex_Char, c10::kIndex_Short, c10::kIndex_Int, c10::kIndex_Long,
-        c10::kIndex_UInt16, c10::kIndex_UInt32, c10::kIndex_UInt64, c10::kIndex_Half, c10::kIndex_BFloat16,
-        c10::kIndex_Float, c10::kIndex_Double, c10::kIndex_ComplexHalf, c10::kIndex_ComplexFloat,
-        c10::kIndex_ComplexDouble, c10::kIndex_Float8_e5m2, c10::kIndex_Float8_e4m3fn, c10::kIndex_Float8_e5m2fnuz,
-        c10::kIndex_Float8_e4m3fnuz, c10::kIndex_Float8_e8m0fnu}) {
-    bits |= std::uint64_t{1} << type;
+  for (unsigned type = 0; type < c10::NUMBER_OF_DEVICE_CAPABILITIES; ++type) {
+    if (is_convertible(static_cast<c10::ScalarType>(type))) bits |= std::uint64_t{1} << type;
   }
   c10::DeviceCapability capability;
   capability.capability_data.capability_bits = bits;
