@@ -42,7 +42,8 @@ def set_stream(stream: torch.Stream | None) -> None:
 class StreamContext:
     """Context manager: makes a stream current, and its device too, and restores both; None does nothing.
 
-    Unlike ``with stream:`` one object of it may be entered by several threads at once only if each made its own.
+    What was current is kept in the context, not in the stream: threads that each make their own may enter one stream
+    object at the same time, which ``with stream:`` does not allow.
     """
 
     def __init__(self, stream: torch.Stream | None) -> None:
