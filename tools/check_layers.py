@@ -119,7 +119,7 @@ class Checker:
         if not re.search("[;{]|#[ ]*define", code):  # it only includes others
             return
         head = "\n".join(line for line in text.splitlines()[:OPENING_LINES] if line.startswith("//"))
-        if missing := [word for word in OPENING_WORDS if f"{word}:" not in head]:
+        if missing := [word for word in OPENING_WORDS if not re.search(rf"\b{word}\b[\w, ]*:", head, re.IGNORECASE)]:
             self.report(path, 1, f"the header does not open with: {', '.join(missing)}")
 
     def public_header(self, path: pathlib.Path) -> None:

@@ -123,6 +123,7 @@ def test_finds(tree, path, text, expected):
         ("src/jit/a.cpp", '#include "driver/compiler.h"\n'),
         ("src/ops/a.cpp", '#include "mojo/device_context.h"\n'),
         ("src/memory/a.cpp", '#include "block_pool.h"\n'),
+        ("src/memory/a.h", "// What it is: a part. Ordering, threads, errors: see block_pool.h.\nstruct A {};\n"),
         ("include/mojo/all.h", '#pragma once\n#include "mojo/status.h"\n'),
     ],
 )
