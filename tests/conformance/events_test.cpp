@@ -208,6 +208,7 @@ TEST_P(Events, ALongChainOfWaitingQueuesFinishes) {  // S-08: waiting holds no t
 }
 
 TEST_P(Events, ManyThreadsRecordWaitAndAsk) {
+  numbered = false;
   auto device = open();
   std::vector<std::unique_ptr<driver::Queue>> queues;
   for (int i = 0; i < 4; ++i) queues.push_back(queue(*device));

@@ -79,6 +79,18 @@ TEST_P(Memory, OutOfMemorySaysTheNumbersAndTheNextThatFitsSucceeds) {  // M-07
   MOJO_OK(device->free(ptr));
 }
 
+TEST_P(Memory, RoundingNeverExceedsTheCapacity) {
+  driver::MemoryInfo info;
+  MOJO_OK(device->memory_info(info));
+  const DevicePtr all = allocate(*device, info.total - 100);
+  MOJO_OK(device->memory_info(info));
+  EXPECT_LE(info.free, info.total);
+  EXPECT_LE(info.free, 100u);
+  DevicePtr ptr;
+  EXPECT_EQ(device->allocate(4096, ptr).code(), StatusCode::out_of_memory);
+  MOJO_OK(device->free(all));
+}
+
 TEST_P(Memory, NothingIsAllocatedAndFreedAsNull) {
   DevicePtr ptr{1};
   MOJO_OK(device->allocate(0, ptr));

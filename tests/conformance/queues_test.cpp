@@ -113,6 +113,7 @@ TEST_P(Queues, SeveralThreadsMayWaitForDifferentPlaces) {
 }
 
 TEST_P(Queues, EnqueuesFromManyThreadsAllRun) {
+  numbered = false;
   auto device = open();
   auto q = queue(*device), other = queue(*device);
   int count = 0;  // unguarded: one queue runs one task at a time

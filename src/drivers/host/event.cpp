@@ -1,6 +1,7 @@
 #include "drivers/host/event.h"
 
 #include <mutex>
+#include <utility>
 
 #include "drivers/host/random_schedule.h"
 
@@ -68,35 +69,46 @@ Status HostEvent::elapsed_since(driver::Event& other, double& milliseconds) noex
 Status HostEvent::record_on(QueueCore& queue, std::uint64_t tag) noexcept {
   RecordPool& pool = scheduler_->records;
   Record* record = nullptr;
-  Record* old = nullptr;
   {
     std::lock_guard guard(lock_);
-    record = latest_;
-    // Nobody else knows the finished record: use it again, without the pool.
-    if (record == nullptr || record->refs.load(std::memory_order_acquire) != 1 || !record->done()) {
-      record = pool.acquire();
-      if (record == nullptr) {
-        return Status(StatusCode::out_of_memory, "host driver: no host memory for an event's record");
-      }
-      old = std::exchange(latest_, record);
+    // Nobody else knows the finished record: use it again, without the pool. Meanwhile there is none, which stands for
+    // the same: complete.
+    if (latest_ != nullptr && latest_->refs.load(std::memory_order_acquire) == 1 && latest_->done()) {
+      record = std::exchange(latest_, nullptr);
     }
-    record->reset(&queue, timing_);
-    record->add_ref();
   }
-  if (old != nullptr) pool.release(old);
+  const bool used_before = record != nullptr;
+  const std::uint64_t time_before = used_before ? record->time : 0;
+  if (record == nullptr && (record = pool.acquire()) == nullptr) {
+    return Status(StatusCode::out_of_memory, "host driver: no host memory for an event's record");
+  }
+  record->reset(&queue, timing_);
+  record->add_ref();  // the operation's
+  Status status;
   // On an idle queue all work before the record is done already.
   const bool at_once = queue.run_if_idle(tag, [&] {
     if (timing_) record->time = scheduler_->clock.now();
   });
   if (at_once) {
     scheduler_->complete_record(record, false, true);
-    return {};
+  } else {
+    status = queue.enqueue(tag, [&](Op& op) {
+      op.kind = OpKind::record;
+      op.record = record;
+    });
+    if (!status.ok()) {
+      record->time = time_before;
+      scheduler_->complete_record(record, true, true);
+    }
   }
-  Status status = queue.enqueue(tag, [&](Op& op) {
-    op.kind = OpKind::record;
-    op.record = record;
-  });
-  if (!status.ok()) scheduler_->complete_record(record, true, true);
+  // Only now may other threads wait for it: a wait that came before the record in some queue could be one that the
+  // record itself waits for.
+  Record* old = record;
+  if (status.ok() || used_before) {
+    std::lock_guard guard(lock_);
+    if (status.ok() || latest_ == nullptr) old = std::exchange(latest_, record);
+  }
+  if (old != nullptr) pool.release(old);
   return status;
 }
 

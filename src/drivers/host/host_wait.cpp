@@ -98,7 +98,10 @@ Status Scheduler::set_schedule(std::string_view text) noexcept {
       queue->in_ready_set = queue->blocked = false;
       queue->blocked_on = nullptr;
       // What was known in the old mode is known in the new one: everything is complete.
-      queue->completed_tag.store(queue->last_tag.load(std::memory_order_relaxed), std::memory_order_release);
+      const std::uint64_t last = queue->last_tag.load(std::memory_order_relaxed);
+      if (last > queue->completed_tag.load(std::memory_order_relaxed)) {
+        queue->completed_tag.store(last, std::memory_order_release);
+      }
     }
     queue->lock.unlock();
   }

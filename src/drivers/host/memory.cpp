@@ -44,15 +44,17 @@ DeviceMemory::~DeviceMemory() {
   for (const auto& [address, segment] : pinned_) give_back(address, segment);
 }
 
-void* DeviceMemory::obtain(std::uint64_t bytes, Segment& segment) noexcept {
-  if (bytes > (std::uint64_t{1} << 62)) return nullptr;
-  if (bytes < map_from) {
-    segment = {round_up(bytes, small_alignment), false};
-    return std::aligned_alloc(small_alignment, segment.bytes);
-  }
-  const std::uint64_t page = static_cast<std::uint64_t>(sysconf(_SC_PAGE_SIZE));
-  const bool huge = bytes >= huge_page;
-  segment = {round_up(bytes, page), true};
+// What a request takes from the capacity.
+DeviceMemory::Segment DeviceMemory::plan(std::uint64_t bytes) noexcept {
+  if (bytes > (std::uint64_t{1} << 62)) return {bytes, true};  // more than any capacity: rounding might wrap
+  if (bytes < map_from) return {round_up(bytes, small_alignment), false};
+  return {round_up(bytes, static_cast<std::uint64_t>(sysconf(_SC_PAGE_SIZE))), true};
+}
+
+void* DeviceMemory::obtain(const Segment& segment) noexcept {
+  if (segment.bytes > (std::uint64_t{1} << 62)) return nullptr;
+  if (!segment.mapped) return std::aligned_alloc(small_alignment, segment.bytes);
+  const bool huge = segment.bytes >= huge_page;
   // Whole huge pages need an aligned start: map more and give the ends back.
   const std::uint64_t mapped = huge ? segment.bytes + huge_page : segment.bytes;
   void* base = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -83,25 +85,25 @@ Status DeviceMemory::allocate(std::uint64_t bytes, DevicePtr& out) noexcept {
   out = {};
   if (bytes == 0) return {};
   const std::string what = "memory of device " + std::to_string(device_);
+  const Segment segment = plan(bytes);
   {
     std::lock_guard guard(mutex_);
-    if (bytes > capacity_ - used_) return out_of_memory(what, bytes, capacity_ - used_, capacity_);
-    used_ += bytes;  // the system's answer is awaited without the lock
+    if (segment.bytes > capacity_ - used_) return out_of_memory(what, bytes, capacity_ - used_, capacity_);
+    used_ += segment.bytes;  // the system's answer is awaited without the lock
   }
-  Segment segment{};
-  void* const address = obtain(bytes, segment);
+  void* const address = obtain(segment);
   std::lock_guard guard(mutex_);
-  used_ -= bytes;
-  if (address == nullptr) return out_of_memory("host memory for " + what, bytes, capacity_ - used_, capacity_);
   try {
-    segments_.emplace(address, Segment{segment.bytes, segment.mapped});
+    if (address != nullptr) {
+      segments_.emplace(address, segment);
+      out = DevicePtr::from_opaque(address);
+      return {};
+    }
   } catch (const std::bad_alloc&) {
     give_back(address, segment);
-    return out_of_memory("host memory for " + what, bytes, capacity_ - used_, capacity_);
   }
-  used_ += segment.bytes;
-  out = DevicePtr::from_opaque(address);
-  return {};
+  used_ -= segment.bytes;
+  return out_of_memory("host memory for " + what, bytes, capacity_ - used_, capacity_);
 }
 
 Status DeviceMemory::free(DevicePtr ptr) noexcept {
@@ -125,8 +127,8 @@ Status DeviceMemory::free(DevicePtr ptr) noexcept {
 Status DeviceMemory::allocate_pinned(std::uint64_t bytes, void*& out) noexcept {
   out = nullptr;
   if (bytes == 0) return {};
-  Segment segment{};
-  void* const address = obtain(bytes, segment);
+  const Segment segment = plan(bytes);
+  void* const address = obtain(segment);
   std::lock_guard guard(mutex_);
   try {
     if (address != nullptr) {

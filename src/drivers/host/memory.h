@@ -29,7 +29,8 @@ class DeviceMemory {
     std::uint64_t bytes;
     bool mapped;  // by mmap, or from the heap
   };
-  static void* obtain(std::uint64_t bytes, Segment& segment) noexcept;
+  static Segment plan(std::uint64_t bytes) noexcept;
+  static void* obtain(const Segment& segment) noexcept;
   void give_back(void* address, const Segment& segment) noexcept;
 
   const int device_;

@@ -91,7 +91,9 @@ class QueueCore {
   void close(bool wait_for_running) noexcept;
 
   // For the scheduler.
-  Op* take_inbox() noexcept {  // under the lock
+  // Not what the random schedule is to decide: a worker may linger here from before the schedule was set.
+  Op* take_work() noexcept { return random_schedule ? nullptr : take_inbox(); }  // under the lock
+  Op* take_inbox() noexcept {                                                    // under the lock
     Op* ops = inbox_head;
     inbox_head = inbox_tail = nullptr;
     return ops;

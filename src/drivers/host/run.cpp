@@ -179,6 +179,18 @@ void Scheduler::leave(QueueCore& queue, Op* rest) noexcept {
   queue.unref();
 }
 
+// Puts a queue that has more to do back on the ready list, behind others; false if it has nothing, or is closed.
+bool Scheduler::requeue(QueueCore& queue, Op* rest) noexcept {
+  {
+    std::lock_guard guard(queue.lock);
+    if (queue.closed.load(std::memory_order_relaxed) || (rest == nullptr && queue.inbox_head == nullptr)) return false;
+    queue.active = rest;
+    queue.state = QueueState::ready;
+  }
+  push_ready(queue, false);
+  return true;
+}
+
 void Scheduler::run(QueueCore* queue, Worker& worker) noexcept {
   QueueCore& q = *queue;
   Op* op = nullptr;
@@ -186,7 +198,7 @@ void Scheduler::run(QueueCore* queue, Worker& worker) noexcept {
     std::lock_guard guard(q.lock);
     q.state = QueueState::running;
     op = std::exchange(q.active, nullptr);
-    if (op == nullptr) op = q.take_inbox();
+    if (op == nullptr) op = q.take_work();
   }
   if (q.closed.load(std::memory_order_relaxed)) return leave(q, op);
   const int own_level = level(q.priority);
@@ -224,16 +236,7 @@ void Scheduler::run(QueueCore* queue, Worker& worker) noexcept {
       const int best = best_level_.load(std::memory_order_relaxed);
       if (best <= own_level) [[unlikely]] {
         if (best < own_level || --budget <= 0) {
-          bool yielded = false;
-          {
-            std::lock_guard guard(q.lock);
-            if (!q.closed.load(std::memory_order_relaxed) && (op != nullptr || q.inbox_head != nullptr)) {
-              q.active = op;
-              q.state = QueueState::ready;
-              yielded = true;
-            }
-          }
-          if (yielded) return push_ready(q, false);
+          if (requeue(q, op)) return;
           budget = slice;
         }
       }
@@ -244,7 +247,9 @@ void Scheduler::run(QueueCore* queue, Worker& worker) noexcept {
         q.free_ops = std::exchange(worker.free_ops, nullptr);
         worker.free_count = 0;
       }
-      op = q.take_inbox();
+      op = q.take_work();
+      // While this worker lingered, the random schedule's executor may have run operations of this queue.
+      if (op != nullptr) done = q.completed.load(std::memory_order_relaxed);
       if (op == nullptr && last) q.state = QueueState::idle;
     };
     take(false);
@@ -262,6 +267,10 @@ void Scheduler::run(QueueCore* queue, Worker& worker) noexcept {
     // Others that are ready may have counted on this worker to come free.
     stop_searching(worker);
     if (ready_count_.load(std::memory_order_seq_cst) != 0) wake_if_needed();
+    // The only worker there is sees to the clock between batches.
+    const std::uint64_t alarm = next_deadline_.load(std::memory_order_relaxed);
+    if (alarm != ~std::uint64_t{0} && alarm <= monotonic_nanoseconds() && requeue(q, op)) [[unlikely]]
+      return;
   }
 }
 

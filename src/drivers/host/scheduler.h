@@ -145,6 +145,7 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
   void execute(QueueCore& queue, Op& op, bool more) noexcept;
   void execute_wait_value(QueueCore& queue, Op& op) noexcept;
   void recycle(Op* op, Worker& worker) noexcept;
+  bool requeue(QueueCore& queue, Op* rest) noexcept;
   void leave(QueueCore& queue, Op* rest) noexcept;
 
   static thread_local bool on_worker;  // this thread is one

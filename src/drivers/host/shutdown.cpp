@@ -10,6 +10,10 @@ namespace mojo::host {
 Scheduler::~Scheduler() {
   // The executor, and queues whose wait never ended: nothing refers to them any more.
   if (forked()) return;  // the registry's lock may be held by a thread that no longer exists
+  // An enqueue that was late for shut_down may have left operations on the executor, which hold references to queues.
+  for (QueueCore* core : {executor_, ticker_}) {
+    if (core != nullptr) drop(core->take_inbox());
+  }
   while (queues_ != nullptr) delete queues_;
 }
 
