@@ -14,11 +14,12 @@
 
 namespace mojo::memory {
 
-constexpr std::uint64_t least_block = 512;                   // sizes are multiples of it
+constexpr std::uint64_t least_block = 512;                    // sizes are multiples of it
 constexpr std::uint64_t small_size = std::uint64_t{1} << 20;  // requests up to this are small
 constexpr std::uint64_t small_segment = std::uint64_t{2} << 20;
 constexpr std::uint64_t large_segment = std::uint64_t{20} << 20;
-constexpr std::uint64_t least_own_segment = std::uint64_t{10} << 20;  // from here on a request gets a segment of its size
+constexpr std::uint64_t least_own_segment = std::uint64_t{10}
+                                            << 20;  // from here on a request gets a segment of its size
 constexpr std::uint64_t segment_rounding = std::uint64_t{2} << 20;
 constexpr std::uint64_t largest_request = std::uint64_t{1} << 62;  // far from where rounding overflows
 

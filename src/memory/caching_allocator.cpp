@@ -198,9 +198,7 @@ Allocation CachingAllocator::allocation_of(Block& block) noexcept {
 }
 Allocation CachingAllocator::find(DevicePtr ptr) const noexcept { return impl_->find(ptr); }
 
-Status CachingAllocator::empty_cache() noexcept try {
-  return impl_->empty_cache();
-} catch (const std::bad_alloc&) {
+Status CachingAllocator::empty_cache() noexcept try { return impl_->empty_cache(); } catch (const std::bad_alloc&) {
   return host_memory_exhausted();
 }
 

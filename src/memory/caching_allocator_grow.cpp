@@ -56,13 +56,16 @@ void CachingAllocator::Impl::take_over_pending(const Request& request) noexcept 
         // Of another owner's take no more than what is needed.
         if (&pool_of(block) == &request.pool && block.size >= request.size &&
             (best == nullptr || block.size < best->size) &&
-            block.sequence <= std::max(fences_.completed(block.owner), fences_.ordered_before(block.owner, request.stream))) {
+            block.sequence <=
+                std::max(fences_.completed(block.owner), fences_.ordered_before(block.owner, request.stream))) {
           best = &block;
         }
         return false;
       },
       // Not where it was freed but where the stream is now: it has waited for the users since.
-      [&](UsedItem& item) { finish_free(static_cast<Block&>(item), request.stream, fences_.position(request.stream)); });
+      [&](UsedItem& item) {
+        finish_free(static_cast<Block&>(item), request.stream, fences_.position(request.stream));
+      });
   if (best == nullptr || request.pool.ranges.best_fit(request.stream, request.size) != nullptr) return;
   pending_.stop_waiting(*best);
   finish_free(*best, request.stream, fences_.position(request.stream));

@@ -1,7 +1,9 @@
 // What it is: the inside of CachingAllocator. caching_allocator.cpp hands out and takes back, caching_allocator_grow.cpp is
 //   what happens when nothing fits, caching_allocator_report.cpp tells about it.
-// Ordering, Threads, Errors: see caching_allocator.h. A function that takes a Lock is entered and left with it held and
-//   gives it up around calls of the driver; one that takes none and is private runs with the mutex held throughout.
+// Ordering: see caching_allocator.h.
+// Threads: a function that takes a Lock is entered and left with it held and gives it up around calls of the driver; a
+//   private one that takes none runs with the mutex held throughout.
+// Errors: those that are not noexcept throw std::bad_alloc, which caching_allocator.cpp turns into a Status.
 #pragma once
 
 #include <array>
@@ -55,9 +57,7 @@ class CachingAllocator::Impl {
     return segment.allocator == &pools_[0].ranges ? pools_[0] : pools_[1];
   }
   Block* find_block(DevicePtr ptr) const noexcept;
-  bool is_live(const Block* block) const noexcept {
-    return block->home == home_ && block->use == Block::Use::taken;
-  }
+  bool is_live(const Block* block) const noexcept { return block->home == home_ && block->use == Block::Use::taken; }
   static Status not_live(const char* action, DevicePtr ptr);
 
   void hand_out(Block& block, const Request& request, Allocation& out) noexcept;

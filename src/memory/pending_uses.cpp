@@ -36,8 +36,8 @@ bool PendingUses::start_waiting(UsedItem& item, StreamUid owner) noexcept {
   for (Use use : item.uses) {
     UsingStream& stream = *use.stream;
     if (use.sequence == 0) use.sequence = source_.position(stream.uid);
-    const bool done = use.sequence <= complete_bound(stream) ||
-                      (owner != 0 && use.sequence <= ordered_bound(stream, owner));
+    const bool done =
+        use.sequence <= complete_bound(stream) || (owner != 0 && use.sequence <= ordered_bound(stream, owner));
     if (done) {
       if (--stream.uses == 0) ++idle_;
     } else {
@@ -155,7 +155,8 @@ void PendingUses::record_fences(Lock& lock, const UsedItem& item) noexcept {
 void PendingUses::keep_fence(Position position, Fence fence) noexcept {
   if (!fence) return;
   const auto found = streams_.find(position.stream);
-  if (found == streams_.end() || found->second->waiting_uses == 0 || position.sequence <= found->second->known_complete) {
+  if (found == streams_.end() || found->second->waiting_uses == 0 ||
+      position.sequence <= found->second->known_complete) {
     source_.release_fence(fence);
     return;
   }

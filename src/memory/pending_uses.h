@@ -32,7 +32,7 @@ struct UsingStream {
   std::size_t place = 0;           // in PendingUses::waited_for_, if the list below is not empty
   std::uint64_t known_complete = 0;
   std::vector<FenceAt> fences;  // ascending
-  UsedItem* first = nullptr;     // items that wait for this stream, by ascending sequence of that use
+  UsedItem* first = nullptr;    // items that wait for this stream, by ascending sequence of that use
   UsedItem* last = nullptr;
 };
 
@@ -162,7 +162,8 @@ void PendingUses::take_ordered(StreamUid requester, Wanted&& wanted, Done&& done
   for (std::size_t i = waited_for_.size(); i-- > 0;) {
     UsingStream& stream = *waited_for_[i];
     const std::uint64_t bound = ordered_bound(stream, requester);
-    for (UsedItem *item = stream.first, *next = nullptr; item != nullptr && item->uses.back().sequence <= bound; item = next) {
+    for (UsedItem *item = stream.first, *next = nullptr; item != nullptr && item->uses.back().sequence <= bound;
+         item = next) {
       next = item->next_waiting;
       if (!all_ordered(*item, requester) || !wanted(*item)) continue;
       stop_waiting(*item);

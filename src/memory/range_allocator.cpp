@@ -47,11 +47,13 @@ void RangeAllocator::remove_segment(Segment& segment) noexcept {
 
 Block* RangeAllocator::best_fit(StreamUid owner, std::uint64_t size) const noexcept {
   Block* best = nullptr;
-  if (auto it = free_.lower_bound(FreeOrder::Key{owner, size, 0}); it != free_.end() && (*it)->owner == owner) best = *it;
+  if (auto it = free_.lower_bound(FreeOrder::Key{owner, size, 0}); it != free_.end() && (*it)->owner == owner)
+    best = *it;
   if (free_.empty() || (*free_.begin())->owner != 0) return best;  // nothing is everyone's
   if (auto it = free_.lower_bound(FreeOrder::Key{0, size, 0}); it != free_.end() && (*it)->owner == 0) {
     Block* shared = *it;
-    if (best == nullptr || shared->size < best->size || (shared->size == best->size && shared->address < best->address)) {
+    if (best == nullptr || shared->size < best->size ||
+        (shared->size == best->size && shared->address < best->address)) {
       best = shared;
     }
   }
@@ -169,8 +171,9 @@ void RangeAllocator::share(Block& block) noexcept {
 }
 
 Block* RangeAllocator::find(std::uint64_t address) const noexcept {
-  const auto after = std::upper_bound(segments_.begin(), segments_.end(), address,
-                                      [](std::uint64_t a, const std::unique_ptr<Segment>& s) { return a < s->address; });
+  const auto after =
+      std::upper_bound(segments_.begin(), segments_.end(), address,
+                       [](std::uint64_t a, const std::unique_ptr<Segment>& s) { return a < s->address; });
   if (after == segments_.begin()) return nullptr;
   const Segment& segment = **std::prev(after);
   if (address - segment.address >= segment.size) return nullptr;

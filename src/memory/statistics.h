@@ -74,8 +74,8 @@ struct DeviceStatistics {
 
   template <typename F>
   void for_each_array(F&& f) {
-    for (StatArray* a : {&allocation, &segment, &active, &inactive_split, &allocated_bytes, &reserved_bytes, &active_bytes,
-                         &inactive_split_bytes, &requested_bytes}) {
+    for (StatArray* a : {&allocation, &segment, &active, &inactive_split, &allocated_bytes, &reserved_bytes,
+                         &active_bytes, &inactive_split_bytes, &requested_bytes}) {
       f(*a);
     }
   }
@@ -104,11 +104,11 @@ struct DurationStat {
 struct PinnedStatistics {
   static constexpr std::size_t bucket_count = 64;
 
-  Stat live;             // count: blocks handed out and not freed
+  Stat live;  // count: blocks handed out and not freed
   Stat live_bytes;
   Stat active_requests;  // count: blocks handed out, or freed but still used by a stream
   Stat active_bytes;
-  Stat allocations;      // count: blocks got from the driver, cached ones included
+  Stat allocations;  // count: blocks got from the driver, cached ones included
   Stat allocated_bytes;
   DurationStat host_alloc_time, host_free_time;
   std::int64_t num_host_alloc = 0;

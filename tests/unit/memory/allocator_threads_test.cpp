@@ -114,8 +114,8 @@ void stress(std::uint64_t seed, bool fences, std::uint64_t capacity) {
   EXPECT_EQ(segments.live(), 0u);
   EXPECT_EQ(streams.outstanding_fences(), 0u);
   const DeviceStatistics s = allocator.statistics();
-  for (const StatArray* a : {&s.allocation, &s.segment, &s.active, &s.inactive_split, &s.allocated_bytes, &s.reserved_bytes,
-                             &s.active_bytes, &s.inactive_split_bytes, &s.requested_bytes}) {
+  for (const StatArray* a : {&s.allocation, &s.segment, &s.active, &s.inactive_split, &s.allocated_bytes,
+                             &s.reserved_bytes, &s.active_bytes, &s.inactive_split_bytes, &s.requested_bytes}) {
     for (const Stat& stat : *a) {
       EXPECT_EQ(stat.current, 0);
       EXPECT_EQ(stat.allocated, stat.freed);

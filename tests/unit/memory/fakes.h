@@ -11,11 +11,27 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <random>
 #include <vector>
 
 #include "memory/sources.h"
+#include "unit/ordering/seeds.h"
 
 namespace mojo::memory::test {
+
+// Sizes of all kinds: small ones mostly, large ones, and some with a segment of their own.
+inline std::uint64_t random_size(std::mt19937_64& random) {
+  switch (mojo::test::below(random, 8)) {
+    case 0:
+    case 1:
+    case 2: return 1 + mojo::test::below(random, 4 * 1024);
+    case 3:
+    case 4: return 1 + mojo::test::below(random, (1 << 20));
+    case 5:
+    case 6: return (1 << 20) + mojo::test::below(random, 9 * (1 << 20));
+    default: return 9 * (1 << 20) + mojo::test::below(random, 30 * (1 << 20));
+  }
+}
 
 class FakeSegments final : public SegmentSource {
  public:

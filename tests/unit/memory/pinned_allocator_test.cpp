@@ -313,7 +313,8 @@ TEST(PinnedAllocatorProperty, NeverHandsOutMemoryInUse) {
         const std::uintptr_t begin = address(freed.allocation), end = begin + freed.allocation.bytes;
         for (const Position& p : freed.copies) accesses.push_back({begin, end, p});
         for (const StreamUid s : freed.recorded) accesses.push_back({begin, end, {s, streams.position(s)}});
-        ASSERT_TRUE((below(random, 2) ? allocator.free(freed.allocation.block) : allocator.free(freed.allocation.ptr)).ok());
+        ASSERT_TRUE(
+            (below(random, 2) ? allocator.free(freed.allocation.block) : allocator.free(freed.allocation.ptr)).ok());
       };
       for (int step = 0; step < 6000 && !HasFatalFailure(); ++step) {
         const auto stream = static_cast<StreamUid>(1 + below(random, 4));
