@@ -29,9 +29,12 @@ MOJO_API std::vector<std::string> unknown_settings();
 
 // Called around every blocking wait of the library, on the waiting thread, so that a binding can release its
 // interpreter's lock. `after` receives what `before` returned. Not called when there is nothing to wait for.
+// `refused_at_exit` is called on a thread whose call is about to be refused because the process is exiting; it need not
+// return: an interpreter that is going away may have no other safe place for such a thread.
 struct WaitHooks {
   void* (*before)() noexcept = nullptr;
   void (*after)(void*) noexcept = nullptr;
+  void (*refused_at_exit)() noexcept = nullptr;
 };
 MOJO_API void set_wait_hooks(WaitHooks hooks) noexcept;
 

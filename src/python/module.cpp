@@ -44,7 +44,9 @@ DeviceStream stream(int index, std::int64_t id) {
 // works on, and torch with them, are still whole.
 void register_at_exit() {
   static const bool once = [] {
-    py::module_::import("atexit").attr("register")(py::cpp_function([] { shut_down(); }));
+    py::module_::import("atexit").attr("register")(py::cpp_function([] {
+      exit_python(py::module_::import("threading").attr("active_count")().cast<int>() > 1);
+    }));
     return true;
   }();
   static_cast<void>(once);

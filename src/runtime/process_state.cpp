@@ -19,6 +19,7 @@ std::atomic<Phase> phase{Phase::running};
 
 std::atomic<void* (*)() noexcept> hook_before{nullptr};
 std::atomic<void (*)(void*) noexcept> hook_after{nullptr};
+std::atomic<void (*)() noexcept> hook_refused{nullptr};
 thread_local std::uint64_t waits = 0;
 
 Status refusal() {
@@ -30,6 +31,7 @@ Status refusal() {
             "the device cannot be used in a process forked after the device had been used; start the process with the "
             "'spawn' method, or fork before the first use"};
   }
+  if (const auto refused = hook_refused.load(std::memory_order_acquire)) refused();
   return {StatusCode::shut_down, "the device runtime has been shut down because the process is exiting"};
 }
 
@@ -58,7 +60,7 @@ bool begin_shut_down() noexcept {
 void reset_process_state_for_test() noexcept { phase.store(Phase::running); }
 
 HostWait::HostWait() noexcept
-    : hooks_{hook_before.load(std::memory_order_acquire), hook_after.load(std::memory_order_acquire)},
+    : hooks_{hook_before.load(std::memory_order_acquire), hook_after.load(std::memory_order_acquire), nullptr},
       token_(hooks_.before ? hooks_.before() : nullptr) {
   ++waits;
 }
@@ -72,6 +74,7 @@ HostWait::~HostWait() {
 void set_wait_hooks(WaitHooks hooks) noexcept {
   runtime::hook_before.store(hooks.before, std::memory_order_release);
   runtime::hook_after.store(hooks.after, std::memory_order_release);
+  runtime::hook_refused.store(hooks.refused_at_exit, std::memory_order_release);
 }
 
 std::uint64_t host_waits() noexcept { return runtime::waits; }
