@@ -7,6 +7,7 @@
 #include <ATen/core/stack.h>
 #include <c10/core/Allocator.h>
 #include <c10/core/DispatchKey.h>
+#include <c10/core/MemoryFormat.h>
 #include <c10/core/StorageImpl.h>
 #include <c10/core/TensorImpl.h>
 #include <c10/util/Exception.h>
@@ -243,9 +244,15 @@ void take_fresh(const OpPlan& plan, const Stack& results, Shapes& shapes) {
   }
 }
 
-// Where CPU's results have another shape than Meta says.
+// Where CPU's results have another form than Meta says.
 void correct(const Call& call, Shapes& shapes) {
   const std::string& name = call.plan.op.operator_name().name;
+  if (name == "aten::max_unpool2d" && call.arguments[0].toTensor().suggest_memory_format() == at::MemoryFormat::ChannelsLast &&
+      shapes.fresh[0].shape.size() == 4) {
+    // Where two elements go to one place, the layout decides which comes last.
+    set_shape(shapes.fresh[0], shapes.fresh[0].shape.sizes_arrayref().vec(),
+              c10::get_channels_last_strides_2d(shapes.fresh[0].shape.sizes_arrayref()));
+  }
   if (name == "aten::native_batch_norm" || name == "aten::_native_batch_norm_legit") {
     // Outside training there is nothing to save for backward.
     const auto training = std::find_if(call.arguments.begin(), call.arguments.end(), [](const IValue& v) { return v.isBool(); });

@@ -42,7 +42,7 @@ Pattern pattern_of(T value) {
 }
 
 // Raises what CPU raises for a value that `dtype` cannot hold.
-Pattern pattern_of(const at::Scalar& value, at::ScalarType dtype) {
+Pattern pattern_of(const at::Scalar& value, at::ScalarType dtype, bool single) {
   // The commonest fill, and the one value that every dtype holds as zero bytes.
   if (value.isIntegral(/*includeBool=*/true) && value.equal(0)) return {0, 1};
   switch (dtype) {
@@ -57,8 +57,8 @@ Pattern pattern_of(const at::Scalar& value, at::ScalarType dtype) {
 #undef MOJO_NATIVE_TYPE
     default: break;
   }
-  // How CPU rounds and checks for the other dtypes is its own affair: it fills one element.
-  const at::Tensor element = at::detail::empty_cpu({}, dtype);
+  // How CPU rounds and checks for the other dtypes is its own affair. It has another way for tensors of one element.
+  const at::Tensor element = at::detail::empty_cpu({single ? 1 : 2}, dtype);
   element.fill_(value);
   Pattern pattern;
   pattern.width = static_cast<unsigned>(element.itemsize());
@@ -92,7 +92,7 @@ at::Tensor& zero(at::Tensor& self) {
 }  // namespace
 
 void fill_with(const at::Tensor& tensor, const at::Scalar& value) {
-  const Pattern pattern = pattern_of(value, tensor.scalar_type());
+  const Pattern pattern = pattern_of(value, tensor.scalar_type(), tensor.numel() == 1);
   // A factory that fills what it makes may well be asked for shapes alone.
   if (tensor.numel() == 0 || shape_probe()) return;
   refuse_while_probing();
