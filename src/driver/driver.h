@@ -98,9 +98,8 @@ using mojo::HostTask;  // `run` is called inside a HostTaskScope; its failure go
 enum class CopyKind : std::uint8_t { host_to_device, device_to_host, device_to_device };
 
 // One linear copy of `bytes` bytes. Host addresses are pinned memory of the driver, read or written when the copy runs,
-// unless `host_pageable`: then the driver is done with them when the call returns. `host_held` is allowed where host
-// tasks reach device memory: pageable memory that the caller keeps until the copy is complete, queued as if pinned.
-// Zero bytes is a no-op that still keeps its place in the order.
+// unless `host_pageable`: then the driver is done with them when the call returns. Zero bytes is a
+// no-op that still keeps its place in the order.
 struct Copy {
   CopyKind kind = CopyKind::device_to_device;
   DevicePtr dst, src;            // the device side(s)
@@ -108,7 +107,6 @@ struct Copy {
   const void* host_src = nullptr;  // host_to_device
   std::uint64_t bytes = 0;
   bool host_pageable = false;
-  bool host_held = false;
   int dst_device = -1, src_device = -1;  // device_to_device across devices: both indices; -1: the queue's own
 };
 

@@ -57,6 +57,22 @@ bool same_layout(const at::Tensor& a, const at::Tensor& b) {
   return a.is_non_overlapping_and_dense() && same_strides(a, b);
 }
 
+namespace {
+
+bool is_reduced_float(at::ScalarType dtype) { return dtype == at::kHalf || dtype == at::kBFloat16; }
+
+// CPU's fast kernel between float and its reduced forms (torch 2.13) does not look at the neg bit.
+void convert(const at::Tensor& to, const at::Tensor& from) {
+  const at::ScalarType a = to.scalar_type(), b = from.scalar_type();
+  const bool forgets_neg = (a == at::kFloat && is_reduced_float(b)) || (is_reduced_float(a) && b == at::kFloat);
+  if (forgets_neg && (to.is_neg() || from.is_neg()))
+    to.copy_(from.resolve_neg().to(a));
+  else
+    to.copy_(from);
+}
+
+}  // namespace
+
 void enqueue_conversion(DeviceStream stream, const at::Tensor& dst, const at::Tensor& src) {
   TensorDescriptor to(dst), from(src, /*written=*/false);
   std::array<Access, 2> accesses;  // of device memory: pinned memory is not an observer's business
@@ -65,7 +81,7 @@ void enqueue_conversion(DeviceStream stream, const at::Tensor& dst, const at::Te
   if (src.is_privateuseone()) accesses[count++] = from.access(false);
   torch_backend::translated([&] {
     enqueue_cpu_task(
-        stream, "aten::copy_", [to = std::move(to), from = std::move(from)] { as_cpu(to).copy_(as_cpu(from)); },
+        stream, "aten::copy_", [to = std::move(to), from = std::move(from)] { convert(as_cpu(to), as_cpu(from)); },
         std::span<const Access>(accesses.data(), count));
   });
 }

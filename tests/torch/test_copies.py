@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import os
 import random
 import sys
 import threading
@@ -501,6 +502,13 @@ def placed(tensor: torch.Tensor, place: str) -> torch.Tensor:
     return moved
 
 
+def copy_on_cpu(dst: torch.Tensor, src: torch.Tensor) -> None:
+    """What `dst.copy_(src)` is to give. CPU's own fast kernel between float and half forgets the neg bit (torch 2.13)."""
+    if {dst.dtype, src.dtype} == {torch.float32, torch.float16}:
+        src = src.resolve_neg().to(dst.dtype)
+    dst.copy_(src)
+
+
 def resolved(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.resolve_conj().resolve_neg()
 
@@ -508,8 +516,8 @@ def resolved(tensor: torch.Tensor) -> torch.Tensor:
 @contract("C-06")
 @pytest.mark.parametrize("round", range(12))
 def test_every_copy_gives_what_cpu_gives(round, other):
-    seed = random.randrange(1 << 30)
-    print(f"seed {seed}")
+    seed = int(os.environ.get("MOJO_TEST_SEED", round))
+    print(f"seed {seed} (MOJO_TEST_SEED chooses another)")
     generator = random.Random(seed)
     places = ["cpu", "pinned", "mojo:0", "mojo:1"]
     for step in range(40):
@@ -531,12 +539,16 @@ def test_every_copy_gives_what_cpu_gives(round, other):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
-                dst.copy_(src)
-            except NotImplementedError:  # to bool from a lazily negated source
-                with pytest.raises(NotImplementedError):
+                copy_on_cpu(dst, src)
+            except NotImplementedError:  # to bool from a lazily negated source: refused, or right
+                try:
                     our_dst.copy_(our_src, non_blocking=non_blocking)
                     torch.accelerator.synchronize(0)
                     torch.accelerator.synchronize(1)
+                except NotImplementedError:
+                    continue
+                dst.copy_(resolved(src))
+                assert torch.equal(resolved(our_dst.cpu()), resolved(dst)), what
                 continue
             our_dst.copy_(our_src, non_blocking=non_blocking)
         torch.accelerator.synchronize(0)

@@ -52,13 +52,13 @@ class CheckedQueue final : public ForwardingQueue {
       if (copy.kind != driver::CopyKind::device_to_host) {
         const int device = copy.dst_device >= 0 ? copy.dst_device : device_;
         MOJO_RETURN_IF_ERROR(ledger_->check_range("copy to", device, copy.dst, copy.bytes));
-      } else if (!copy.host_pageable && !copy.host_held) {
+      } else if (!copy.host_pageable) {
         MOJO_RETURN_IF_ERROR(ledger_->check_pinned("copy to", copy.host_dst, copy.bytes));
       }
       if (copy.kind != driver::CopyKind::host_to_device) {
         const int device = copy.src_device >= 0 ? copy.src_device : device_;
         MOJO_RETURN_IF_ERROR(ledger_->check_range("copy from", device, copy.src, copy.bytes));
-      } else if (!copy.host_pageable && !copy.host_held) {
+      } else if (!copy.host_pageable) {
         MOJO_RETURN_IF_ERROR(ledger_->check_pinned("copy from", copy.host_src, copy.bytes));
       }
       MOJO_RETURN_IF_ERROR(check_tag("copy", tag));

@@ -132,11 +132,6 @@ Status download_in_parts(detail::StreamState& stream, void* dst, DevicePtr src, 
   return status;
 }
 
-Status wait_and_take_failure(detail::StreamState& stream, std::uint64_t number) noexcept {
-  MOJO_RETURN_IF_ERROR(stream.wait_idle());
-  return stream.take_failure(number);
-}
-
 }  // namespace
 
 Status upload(detail::StreamState& stream, DevicePtr dst, const void* src, std::uint64_t bytes, bool non_blocking) noexcept {
@@ -173,20 +168,20 @@ Status download(detail::StreamState& stream, void* dst, DevicePtr src, std::uint
     return stream.take_failure(stream.position());
   }
   if (plan.blocks == HostBlocks::until_complete && request.host_accessible) {
-    // Nothing is queued: the bytes are there, and no thread need be woken for them.
-    bool complete = false;
-    MOJO_RETURN_IF_ERROR(stream.query(complete));
-    if (complete) {
-      std::memcpy(dst, src.opaque(), bytes);
-      return stream.take_failure(stream.position());
-    }
+    // The host copies for itself once the stream is done: nothing that is queued names the caller's memory, whatever
+    // becomes of the wait, and no thread need be woken for the bytes.
+    const std::uint64_t number = stream.position();
+    MOJO_RETURN_IF_ERROR(stream.wait_idle());
+    MOJO_RETURN_IF_ERROR(stream.take_failure(number));
+    std::memcpy(dst, src.opaque(), bytes);
+    return {};
   }
   std::uint64_t number = 0;
-  driver::Copy copy = download_of(dst, src, bytes);
-  copy.host_held = !request.pinned;  // this call returns when the copy is complete
-  MOJO_RETURN_IF_ERROR(enqueue_copy(stream, copy, &number));
+  MOJO_RETURN_IF_ERROR(enqueue_copy(stream, download_of(dst, src, bytes), &number));
   if (plan.records_host_use) record_host_use(stream, dst, number);
-  return plan.blocks == HostBlocks::no ? Status{} : wait_and_take_failure(stream, number);
+  if (plan.blocks == HostBlocks::no) return {};
+  MOJO_RETURN_IF_ERROR(stream.wait_idle());
+  return stream.take_failure(number);
 }
 
 }  // namespace mojo::runtime
