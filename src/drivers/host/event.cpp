@@ -117,7 +117,8 @@ Status HostEvent::wait_on(QueueCore& queue, std::uint64_t tag) noexcept {
   const bool random = scheduler_->random() != nullptr;
   {
     std::lock_guard guard(lock_);
-    // The random schedule judges by the decided order, not by what has happened by now. A queue never needs to wait for a record of its own.
+    // The random schedule judges by the decided order, not by what has happened by now. A queue never needs to wait
+    // for a record of its own.
     if (latest_ != nullptr && (random || (!latest_->done() && latest_->recorded_on != &queue))) {
       record = latest_;
       record->add_ref();

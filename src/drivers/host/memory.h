@@ -1,4 +1,5 @@
-// What it is: DeviceMemory, the raw segments of one host device, limited to its capacity; and page-aligned pinned memory.
+// What it is: DeviceMemory, the raw segments of one host device, limited to its capacity; and page-aligned pinned
+//   memory.
 // Ordering: none; who frees knows that no queued work uses the segment. Threads: any.
 // Errors: out_of_memory with the numbers; invalid_argument for an address that is not a segment's.
 #pragma once

@@ -3,8 +3,10 @@
 //   picks one queue whose next operation could run by now, as far as the *decided* ones go, and appends it to one
 //   decided order, which one executor queue runs asynchronously. So the order is a function of the seed and of the
 //   sequence of calls, whatever the threads do, and whatever the program has not ordered may come out in any order.
-//   Only a program that makes no call for two seconds (it may be waiting for what a task does) is helped on by the clock.
-// Ordering: that of driver.h and nothing more. Delays are virtual: a delayed queue is picked late, or when nothing else can.
+//   Only a program that makes no call for two seconds (it may be waiting for what a task does) is helped on by the
+//   clock.
+// Ordering: that of driver.h and nothing more. Delays are virtual: a delayed queue is picked late, or when nothing
+//   else can.
 // Threads: any; only with one calling thread is the order repeatable.
 // Errors: a host wait returns shut_down when the driver stops.
 #pragma once

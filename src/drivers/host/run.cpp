@@ -1,4 +1,5 @@
-// How a worker runs one queue: batches of operations until the queue is empty, parks, is closed, or must let others run.
+// How a worker runs one queue: batches of operations until the queue is empty, parks, is closed, or must let others
+// run.
 #include <algorithm>
 #include <cstring>
 #include <utility>

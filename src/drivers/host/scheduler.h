@@ -1,6 +1,7 @@
 // What it is: Scheduler, the worker threads of one host driver and what their queues share: ready lists, timers, pools.
 // Ordering: of two ready queues the one of higher priority runs first; equal ones take turns.
-// Threads: any. Locks, outermost first: random schedule, QueueCore::lock, ValueSlot::lock, the scheduler's and pools' own.
+// Threads: any. Locks, outermost first: random schedule, QueueCore::lock, ValueSlot::lock, the scheduler's and pools'
+//   own.
 //   No task, callback or system call that blocks runs under any of them.
 // Errors: `admit` says why nothing may be enqueued: forked, shut_down, or no thread could be started.
 #pragma once

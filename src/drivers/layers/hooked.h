@@ -1,4 +1,5 @@
-// What it is: a layer that tells a CallHook of every call that can fail, before and after; `faulty` and `recorded` are hooks.
+// What it is: a layer that tells a CallHook of every call that can fail, before and after; `faulty` and `recorded`
+//   are hooks.
 // Ordering: `before` and `after` run on the calling thread around the call. Threads: the hook must bear any.
 // Errors: a failure that `before` returns is the call's result, and the driver beneath is not called.
 #pragma once
