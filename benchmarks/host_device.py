@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable
 
 import torch
-
 import torch_mojo_backend
 
 Measure = Callable[[], float]
@@ -69,7 +68,9 @@ def empty_drop(device: torch.device, rounds: int) -> dict[str, object]:
     return row("empty_drop", ours, reference, "us")
 
 
-def large(name: str, op: Callable[..., object], sizes: list[int], inputs: int, device: torch.device, rounds: int) -> dict[str, object]:
+def large(
+    name: str, op: Callable[..., object], sizes: list[int], inputs: int, device: torch.device, rounds: int
+) -> dict[str, object]:
     cpu = [torch.randn(sizes) for _ in range(inputs)]
     ours = [x.to(device) for x in cpu]
 
@@ -141,7 +142,10 @@ def prefetch(device: torch.device, rounds: int) -> list[dict[str, object]]:
     finally:
         torch.set_num_threads(threads)
     reference = max(upload_seconds, compute_seconds)
-    return [row("prefetch", overlapped_seconds, reference, "ms"), row("prefetch_serial", serial_seconds, reference, "ms")]
+    return [
+        row("prefetch", overlapped_seconds, reference, "ms"),
+        row("prefetch_serial", serial_seconds, reference, "ms"),
+    ]
 
 
 def main() -> None:
@@ -161,7 +165,9 @@ def main() -> None:
         *prefetch(device, rounds),
     ]
     for entry in rows:
-        print(f"{entry['name']:16} {entry['ours']:10.3f} {entry['unit']}  reference {entry['reference']:10.3f}  ratio {entry['ratio']:.2f}")
+        print(
+            f"{entry['name']:16} {entry['ours']:10.3f} {entry['unit']}  reference {entry['reference']:10.3f}  ratio {entry['ratio']:.2f}"
+        )
     if arguments.json:
         with open(arguments.json, "w") as file:
             json.dump(rows, file, indent=1)

@@ -16,14 +16,14 @@ enum class CopyDirection : std::uint8_t { host_to_device, device_to_host, within
 // the bytes can be moved linearly only if both hold.
 struct CopyRequest {
   CopyDirection direction = CopyDirection::within_device;
-  std::uint64_t bytes = 0;             // of the destination
-  bool pinned = false;                 // the host side is this backend's pinned memory
-  bool non_blocking = false;           // what the caller asked for
+  std::uint64_t bytes = 0;    // of the destination
+  bool pinned = false;        // the host side is this backend's pinned memory
+  bool non_blocking = false;  // what the caller asked for
   bool same_dtype = true;
   bool same_layout = true;
   bool device_reads_pinned_copies_async = true;  // false on devices with one queue
-  bool host_accessible = false;        // host tasks may dereference device memory
-  std::uint64_t staging_bytes = 256u << 20;  // the bound on staging memory a stream
+  bool host_accessible = false;                  // host tasks may dereference device memory
+  std::uint64_t staging_bytes = 256u << 20;      // the bound on staging memory a stream
 };
 
 // Where the elements are brought into the destination's dtype and layout.
@@ -41,9 +41,9 @@ enum class CopyTransport : std::uint8_t {
 };
 
 enum class HostBlocks : std::uint8_t {
-  no,                   // the call only enqueues
-  until_staged,         // waits for earlier parts of the same copy on the same stream
-  until_complete,       // the stream's work up to and including the copy is complete
+  no,              // the call only enqueues
+  until_staged,    // waits for earlier parts of the same copy on the same stream
+  until_complete,  // the stream's work up to and including the copy is complete
 };
 
 struct CopyPlan {

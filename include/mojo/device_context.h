@@ -24,8 +24,8 @@ class DeviceState;
 
 struct DeviceProperties {
   std::string name;
-  std::string driver;                // "host", "cuda", ...
-  std::uint64_t total_memory = 0;    // bytes
+  std::string driver;              // "host", "cuda", ...
+  std::uint64_t total_memory = 0;  // bytes
   int multiprocessor_count = 0;
   int major = 0, minor = 0;
   int max_threads_per_block = 0;
@@ -43,8 +43,15 @@ struct PriorityRange {
 
 // What a device can do, asked before use. See driver::Capability for the meanings.
 enum class Feature : std::uint8_t {
-  events, multiple_queues, host_functions, wait_values, peer_copies, host_accessible_memory, portable_pinned_memory,
-  async_host_copies, launch,
+  events,
+  multiple_queues,
+  host_functions,
+  wait_values,
+  peer_copies,
+  host_accessible_memory,
+  portable_pinned_memory,
+  async_host_copies,
+  launch,
 };
 
 // Memory from the caching allocator. `handle` frees it and names it in O(1); `bytes` is what was asked for.
@@ -77,7 +84,7 @@ class MOJO_API DeviceContext {
   // Driver-specific switch, `schedule` on the host device ("fifo", "random:SEED"); the device must be idle.
   void set_option(std::string_view name, std::string_view value) const;
 
-  DeviceStream stream() const noexcept;                         // the default stream, id 0
+  DeviceStream stream() const noexcept;                          // the default stream, id 0
   DeviceStream create_stream(StreamOptions options = {}) const;  // with one queue: the default stream
   // The stream of that id; out_of_range if the device has none (S-12).
   DeviceStream stream(std::uint64_t id) const;

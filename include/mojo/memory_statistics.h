@@ -16,7 +16,7 @@ struct Statistic {
 using StatisticArray = std::array<Statistic, 3>;  // aggregate, small pool, large pool
 
 struct MemoryStatistics {
-  StatisticArray allocation, segment, active, inactive_split;                                        // counts
+  StatisticArray allocation, segment, active, inactive_split;                                           // counts
   StatisticArray allocated_bytes, reserved_bytes, active_bytes, inactive_split_bytes, requested_bytes;  // bytes
   Statistic oversize_allocations, oversize_segments;
   std::int64_t num_alloc_retries = 0, num_ooms = 0, num_sync_all_streams = 0;
@@ -30,8 +30,8 @@ struct DurationStatistic {
 
 // As at::HostStats.
 struct PinnedStatistics {
-  Statistic active_requests, active_bytes;   // blocks handed out, or freed but still used by queued work
-  Statistic allocations, allocated_bytes;    // blocks got from the driver, cached ones included
+  Statistic active_requests, active_bytes;  // blocks handed out, or freed but still used by queued work
+  Statistic allocations, allocated_bytes;   // blocks got from the driver, cached ones included
   DurationStatistic host_alloc_time, host_free_time;
   std::int64_t num_host_alloc = 0, num_host_free = 0;
 };

@@ -14,10 +14,10 @@ namespace mojo {
 
 // One setting (environment variable) of the table in src/base/env.
 struct SettingInfo {
-  std::string name;         // TORCH_MOJO_BACKEND_HOST_DEVICES
-  std::string value;        // in force
-  std::string source;       // "default" or "environment"
-  std::string accepted;     // what it takes, for a person
+  std::string name;      // TORCH_MOJO_BACKEND_HOST_DEVICES
+  std::string value;     // in force
+  std::string source;    // "default" or "environment"
+  std::string accepted;  // what it takes, for a person
   std::string description;
 };
 

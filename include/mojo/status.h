@@ -38,7 +38,8 @@ class [[nodiscard]] Status {
  public:
   Status() noexcept = default;  // success
   Status(StatusCode code, std::string message, std::exception_ptr cause = nullptr)
-      : rep_(code == StatusCode::ok ? nullptr : std::make_shared<Rep>(Rep{code, std::move(message), std::move(cause)})) {}
+      : rep_(code == StatusCode::ok ? nullptr
+                                    : std::make_shared<Rep>(Rep{code, std::move(message), std::move(cause)})) {}
 
   bool ok() const noexcept { return rep_ == nullptr; }
   explicit operator bool() const noexcept { return ok(); }
@@ -63,8 +64,7 @@ class [[nodiscard]] Status {
 }  // namespace mojo
 
 // Leaves the enclosing function with the Status of `expression` unless it succeeded.
-#define MOJO_RETURN_IF_ERROR(expression)                       \
-  do {                                                         \
-    if (::mojo::Status mojo_status_ = (expression); !mojo_status_.ok()) \
-      return mojo_status_;                                     \
+#define MOJO_RETURN_IF_ERROR(expression)                                                     \
+  do {                                                                                       \
+    if (::mojo::Status mojo_status_ = (expression); !mojo_status_.ok()) return mojo_status_; \
   } while (false)

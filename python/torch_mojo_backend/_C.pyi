@@ -65,6 +65,7 @@ def stream_position(index: int, stream_id: int) -> int:
     """How many operations have been queued."""
 
 def enqueue_delay(index: int, stream_id: int, nanoseconds: int) -> None: ...
+
 @final
 class Gate:
     """Holds what is queued on a stream from now on, until it is opened."""

@@ -83,11 +83,12 @@ constexpr std::array entries = {
     Entry{"TORCH_MOJO_BACKEND_HOST_WORKERS", "as many as processors, at least two", "an integer from 1 to 256",
           "Worker threads that run the host devices' streams.",
           [](std::string_view text, Settings& s) { return integer_in(text, 1, 256, s.host_workers); }},
-    Entry{"TORCH_MOJO_BACKEND_STAGING_BYTES", "256M",
-          "a positive number of bytes, or one with the suffix K, M, G or T (powers of 1024)",
-          "Bound on the pinned staging memory that the queued uploads of one stream hold; a larger upload waits for its "
-          "own stream until its last part is staged.",
-          [](std::string_view text, Settings& s) { return parse_bytes(text, s.staging_bytes); }},
+    Entry{
+        "TORCH_MOJO_BACKEND_STAGING_BYTES", "256M",
+        "a positive number of bytes, or one with the suffix K, M, G or T (powers of 1024)",
+        "Bound on the pinned staging memory that the queued uploads of one stream hold; a larger upload waits for its "
+        "own stream until its last part is staged.",
+        [](std::string_view text, Settings& s) { return parse_bytes(text, s.staging_bytes); }},
     Entry{"TORCH_MOJO_BACKEND_CHECK", "off", "off or driver",
           "driver checks each call to the driver (handles, lifetimes, bounds) and overwrites freed memory.",
           [](std::string_view text, Settings& s) {
@@ -127,7 +128,8 @@ Status load_settings(Settings& out) {
     const char* text = std::getenv(entry.name);
     if (text == nullptr) continue;
     if (!entry.parse(text, settings)) {
-      return {StatusCode::invalid_argument, std::string(entry.name) + "='" + text + "' is not valid: expected " + entry.accepted};
+      return {StatusCode::invalid_argument,
+              std::string(entry.name) + "='" + text + "' is not valid: expected " + entry.accepted};
     }
   }
   out = std::move(settings);
@@ -152,9 +154,8 @@ std::vector<std::string> unknown_setting_texts() {
     name = name.substr(0, name.find('='));
     if (!name.starts_with(prefix)) continue;
     const auto distance = [&](const Entry& e) { return edit_distance(name, e.name); };
-    const auto* nearest = std::min_element(entries.begin(), entries.end(), [&](const Entry& a, const Entry& b) {
-      return distance(a) < distance(b);
-    });
+    const auto* nearest = std::min_element(entries.begin(), entries.end(),
+                                           [&](const Entry& a, const Entry& b) { return distance(a) < distance(b); });
     if (nearest->name == name) continue;
     texts.push_back("unknown setting " + std::string(name) + " is ignored; did you mean " + nearest->name + "?");
   }

@@ -14,9 +14,9 @@ namespace mojo::base {
 
 // The settings in force, parsed.
 struct Settings {
-  std::string driver = "auto";               // auto, or a driver's name
+  std::string driver = "auto";  // auto, or a driver's name
   int host_devices = 1;
-  std::uint64_t host_memory = 0;             // bytes a device; 0: three quarters of the machine's, divided
+  std::uint64_t host_memory = 0;  // bytes a device; 0: three quarters of the machine's, divided
   bool host_single_queue = false;
   std::string host_schedule = "fifo";        // fifo, random:SEED
   int host_workers = 0;                      // 0: as many as processors, at least two

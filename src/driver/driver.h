@@ -58,14 +58,14 @@ class Capabilities {
 constexpr Capabilities operator|(Capability a, Capability b) noexcept { return Capabilities(a) | Capabilities(b); }
 
 struct DeviceProperties {
-  std::string name;                  // for a person, "Host device (AMD EPYC 7B13)" for instance
-  std::uint64_t total_memory = 0;    // bytes
-  int multiprocessor_count = 0;      // hardware units that run blocks; on the host, worker threads
-  int major = 0, minor = 0;          // compute capability, or 0.0
+  std::string name;                // for a person, "Host device (AMD EPYC 7B13)" for instance
+  std::uint64_t total_memory = 0;  // bytes
+  int multiprocessor_count = 0;    // hardware units that run blocks; on the host, worker threads
+  int major = 0, minor = 0;        // compute capability, or 0.0
   int max_threads_per_block = 0;
   std::uint64_t max_shared_memory_per_block = 0;  // bytes
   int warp_size = 1;
-  int pci_bus_id = -1;               // -1: none
+  int pci_bus_id = -1;  // -1: none
 };
 
 struct MemoryInfo {
@@ -88,8 +88,8 @@ class FailureSink {
 };
 
 struct QueueOptions {
-  int priority = 0;             // clamped to the device's range
-  bool is_default = false;      // the device's stream 0
+  int priority = 0;                 // clamped to the device's range
+  bool is_default = false;          // the device's stream 0
   FailureSink* failures = nullptr;  // outlives the queue; may be null (failures are then logged)
 };
 
@@ -102,8 +102,8 @@ enum class CopyKind : std::uint8_t { host_to_device, device_to_host, device_to_d
 // no-op that still keeps its place in the order.
 struct Copy {
   CopyKind kind = CopyKind::device_to_device;
-  DevicePtr dst, src;            // the device side(s)
-  void* host_dst = nullptr;      // device_to_host
+  DevicePtr dst, src;              // the device side(s)
+  void* host_dst = nullptr;        // device_to_host
   const void* host_src = nullptr;  // host_to_device
   std::uint64_t bytes = 0;
   bool host_pageable = false;

@@ -36,7 +36,8 @@ using torch::jit::Stack;
 void return_results(const OpPlan& plan, Stack& stack, at::ArrayRef<IValue> made) {
   const std::size_t count = plan.arguments.size(), first = stack.size() - count;
   if (plan.returns.size() == 1) {
-    IValue result = plan.returns[0] == fresh ? made[0] : std::move(stack[first + static_cast<std::size_t>(plan.returns[0])]);
+    IValue result =
+        plan.returns[0] == fresh ? made[0] : std::move(stack[first + static_cast<std::size_t>(plan.returns[0])]);
     stack.resize(first);
     stack.push_back(std::move(result));
     return;
@@ -90,7 +91,8 @@ void run_queued(const OpPlan& plan, Call& call, Stack& stack, const Shapes* shap
     else
       task->add_result(tensor.toTensor());
   }
-  OpTask::enqueue(task, torch_backend::current_stream(call.device), plan.out_overload.has_value() ? *plan.out_overload : plan.op);
+  OpTask::enqueue(task, torch_backend::current_stream(call.device),
+                  plan.out_overload.has_value() ? *plan.out_overload : plan.op);
   plan.queued.fetch_add(1, std::memory_order_relaxed);
   return_results(plan, stack, made);
 }
@@ -158,7 +160,8 @@ void answer_probe(const OpPlan& plan, Stack& stack) {
 }
 
 [[noreturn]] void throw_missing(const OpPlan& plan) {
-  TORCH_CHECK_NOT_IMPLEMENTED(false, "Could not run '", plan.name, "' with arguments from the 'mojo' backend: the op has ",
+  TORCH_CHECK_NOT_IMPLEMENTED(false, "Could not run '", plan.name,
+                              "' with arguments from the 'mojo' backend: the op has ",
                               "no kernel for the CPU, which does the host device's work");
 }
 
@@ -172,11 +175,8 @@ void run_on_host_device(const c10::OperatorHandle& op, Stack* stack) {
   }
   switch (plan.service) {
     case Service::queued:
-    case Service::waited:
-      break;
-    case Service::on_caller:
-      op.callBoxedForDispatchKey(DispatchKey::CPU, *stack);
-      return;
+    case Service::waited: break;
+    case Service::on_caller: op.callBoxedForDispatchKey(DispatchKey::CPU, *stack); return;
     case Service::by_copies:
       plan.waited.fetch_add(1, std::memory_order_relaxed);
       at::native::cpu_fallback(op, stack);
@@ -184,8 +184,7 @@ void run_on_host_device(const c10::OperatorHandle& op, Stack* stack) {
     case Service::refused:
       TORCH_CHECK_NOT_IMPLEMENTED(false, "mojo backend: ", plan.name,
                                   ": sparse, quantized and nested tensors are not supported on the device");
-    case Service::missing:
-      throw_missing(plan);
+    case Service::missing: throw_missing(plan);
   }
   Call call(plan, torch::jit::last(*stack, plan.arguments.size()));
   if (plan.service == Service::waited || (plan.waits_for_masks && call.has_mask)) {

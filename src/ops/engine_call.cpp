@@ -13,7 +13,20 @@ namespace mojo::ops {
 namespace {
 
 // What kind of value a word of the key stands for; in its low byte.
-enum Tag : std::uint64_t { tag_none, tag_tensor, tag_undefined, tag_list, tag_integer, tag_float, tag_scalar, tag_bool, tag_complex, tag_string, tag_device, tag_other };
+enum Tag : std::uint64_t {
+  tag_none,
+  tag_tensor,
+  tag_undefined,
+  tag_list,
+  tag_integer,
+  tag_float,
+  tag_scalar,
+  tag_bool,
+  tag_complex,
+  tag_string,
+  tag_device,
+  tag_other
+};
 
 bool is_mask(at::ScalarType dtype) { return dtype == at::kBool || dtype == at::kByte; }
 
@@ -30,14 +43,16 @@ Call::Call(const OpPlan& op_plan, at::ArrayRef<c10::IValue> values) : plan(op_pl
       if (device < 0) device = place.index();
       other_device |= device != place.index();
     } else {
-      other_device |= !place.is_cpu() || t.written || (t.tensor->dim() != 0 && !plan.takes_cpu_tensors && plan.has_tensor_argument);
+      other_device |=
+          !place.is_cpu() || t.written || (t.tensor->dim() != 0 && !plan.takes_cpu_tensors && plan.has_tensor_argument);
     }
   }
   if (C10_UNLIKELY(other_device)) throw_different_devices(*this);
   if (device < 0) {
     c10::DeviceIndex wanted = -1;
     for (std::size_t i = 0; i < arguments.size(); ++i)
-      if (plan.arguments[i].type == ArgumentType::device && arguments[i].isDevice()) wanted = arguments[i].toDevice().index();
+      if (plan.arguments[i].type == ArgumentType::device && arguments[i].isDevice())
+        wanted = arguments[i].toDevice().index();
     device = torch_backend::checked_device(wanted);
   }
 }
@@ -56,7 +71,8 @@ void Call::add_tensor(const at::Tensor& tensor, const Argument& argument, int in
   const std::uint64_t bits = (impl->is_conj() ? 1u : 0u) | (impl->is_neg() ? 2u : 0u) |
                              (impl->is_wrapped_number() ? 4u : 0u) | (on_device ? 8u : 0u);
   const auto dtype = tensor.scalar_type();
-  add_word(tag_tensor | bits << 8 | static_cast<std::uint64_t>(dtype) << 16 | static_cast<std::uint64_t>(sizes.size()) << 24);
+  add_word(tag_tensor | bits << 8 | static_cast<std::uint64_t>(dtype) << 16 |
+           static_cast<std::uint64_t>(sizes.size()) << 24);
   for (const std::int64_t size : sizes) add_word(static_cast<std::uint64_t>(size));
   for (const std::int64_t stride : strides) add_word(static_cast<std::uint64_t>(stride));
   if (argument.type == ArgumentType::optional_tensor_list) has_mask |= is_mask(dtype);

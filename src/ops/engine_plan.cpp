@@ -23,39 +23,38 @@ bool is_one_of(std::string_view name, const std::array<std::string_view, N>& nam
 }
 
 // Ops whose results, or whose purpose, are tensors of a layout that the device does not have.
-constexpr std::array<std::string_view, 5> refused_prefixes = {
-    "aten::_to_sparse", "aten::_nested", "aten::quantize", "aten::_empty_affine_quantized", "aten::_spdiags"};
-constexpr std::array<std::string_view, 7> refused_names = {
-    "aten::to_mkldnn",
-    "aten::_empty_per_channel_affine_quantized",
-    "aten::_make_per_tensor_quantized_tensor",
-    "aten::_make_per_channel_quantized_tensor",
-    "aten::_validate_compressed_sparse_indices",
-    "aten::_padded_dense_to_jagged_forward",
-    "aten::sspaddmm.out"};
+constexpr std::array<std::string_view, 5> refused_prefixes = {"aten::_to_sparse", "aten::_nested", "aten::quantize",
+                                                              "aten::_empty_affine_quantized", "aten::_spdiags"};
+constexpr std::array<std::string_view, 7> refused_names = {"aten::to_mkldnn",
+                                                           "aten::_empty_per_channel_affine_quantized",
+                                                           "aten::_make_per_tensor_quantized_tensor",
+                                                           "aten::_make_per_channel_quantized_tensor",
+                                                           "aten::_validate_compressed_sparse_indices",
+                                                           "aten::_padded_dense_to_jagged_forward",
+                                                           "aten::sspaddmm.out"};
 
 // What CUDA takes CPU tensors of any size for.
 constexpr std::array<std::string_view, 8> cpu_tensor_names = {
-    "aten::index.Tensor",       "aten::index.Tensor_out", "aten::_index_put_impl_", "aten::bernoulli_.Tensor",
-    "aten::_ctc_loss.Tensor",   "aten::_ctc_loss",        "aten::_ctc_loss_backward.Tensor",
-    "aten::bernoulli.Tensor"};
+    "aten::index.Tensor",     "aten::index.Tensor_out", "aten::_index_put_impl_",          "aten::bernoulli_.Tensor",
+    "aten::_ctc_loss.Tensor", "aten::_ctc_loss",        "aten::_ctc_loss_backward.Tensor", "aten::bernoulli.Tensor"};
 
 // In-place ops whose Meta kernels let wrong arguments pass.
-constexpr std::array<std::string_view, 5> unjudged_names = {"aten::masked_fill_", "aten::masked_scatter_", "aten::index_fill_",
-                                                            "aten::_index_put_impl_", "aten::put_"};
+constexpr std::array<std::string_view, 5> unjudged_names = {
+    "aten::masked_fill_", "aten::masked_scatter_", "aten::index_fill_", "aten::_index_put_impl_", "aten::put_"};
 
 // In-place ops with nothing to check before they run: what is written keeps its shape, and all else is numbers.
 constexpr std::array<std::string_view, 12> unchecked_names = {
-    "aten::uniform_",     "aten::normal_",     "aten::random_",      "aten::random_.from", "aten::random_.to",
-    "aten::exponential_", "aten::cauchy_",     "aten::log_normal_",  "aten::geometric_",   "aten::bernoulli_.float",
-    "aten::relu_",        "aten::hardswish_"};
+    "aten::uniform_",   "aten::normal_",          "aten::random_", "aten::random_.from",
+    "aten::random_.to", "aten::exponential_",     "aten::cauchy_", "aten::log_normal_",
+    "aten::geometric_", "aten::bernoulli_.float", "aten::relu_",   "aten::hardswish_"};
 
 // Losses whose `.out` kernels give their output the shape of the input for a while; so it cannot be given memory.
-constexpr std::array<std::string_view, 4> resizing_names = {"aten::mse_loss", "aten::smooth_l1_loss", "aten::huber_loss",
-                                                            "aten::binary_cross_entropy"};
+constexpr std::array<std::string_view, 4> resizing_names = {"aten::mse_loss", "aten::smooth_l1_loss",
+                                                            "aten::huber_loss", "aten::binary_cross_entropy"};
 
 // CPU's results differ from what Meta says.
-constexpr std::array<std::string_view, 2> misjudged_names = {"aten::_embedding_bag", "aten::_embedding_bag_forward_only"};
+constexpr std::array<std::string_view, 2> misjudged_names = {"aten::_embedding_bag",
+                                                             "aten::_embedding_bag_forward_only"};
 
 bool starts_with(std::string_view text, std::string_view prefix) { return text.substr(0, prefix.size()) == prefix; }
 
@@ -70,8 +69,7 @@ ArgumentType type_of(const c10::Argument& argument) {
   const bool optional = type->kind() == c10::TypeKind::OptionalType;
   if (optional) inner = type->castRaw<c10::OptionalType>()->getElementType();
   switch (inner->kind()) {
-    case c10::TypeKind::TensorType:
-      return ArgumentType::tensor;
+    case c10::TypeKind::TensorType: return ArgumentType::tensor;
     case c10::TypeKind::ListType: {
       const c10::TypePtr& element = inner->castRaw<c10::ListType>()->getElementType();
       if (element->kind() == c10::TypeKind::TensorType) return ArgumentType::tensor_list;
@@ -80,19 +78,16 @@ ArgumentType type_of(const c10::Argument& argument) {
         return ArgumentType::optional_tensor_list;
       return ArgumentType::other;
     }
-    case c10::TypeKind::GeneratorType:
-      return ArgumentType::generator;
-    case c10::TypeKind::DeviceObjType:
-      return ArgumentType::device;
-    case c10::TypeKind::NumberType:
-      return ArgumentType::scalar;
-    default:
-      return argument.name() == "pin_memory" ? ArgumentType::pin_memory : ArgumentType::other;
+    case c10::TypeKind::GeneratorType: return ArgumentType::generator;
+    case c10::TypeKind::DeviceObjType: return ArgumentType::device;
+    case c10::TypeKind::NumberType: return ArgumentType::scalar;
+    default: return argument.name() == "pin_memory" ? ArgumentType::pin_memory : ArgumentType::other;
   }
 }
 
 bool is_out_argument(const c10::Argument& argument) {
-  return argument.is_out() || (argument.kwarg_only() && argument.alias_info() != nullptr && argument.alias_info()->isWrite());
+  return argument.is_out() ||
+         (argument.kwarg_only() && argument.alias_info() != nullptr && argument.alias_info()->isWrite());
 }
 
 // All overloads of each name, to find an op's siblings.
@@ -126,7 +121,8 @@ std::optional<c10::OperatorHandle> sibling(const c10::OperatorHandle& op, std::s
     if (theirs.size() != inputs + (with_outputs ? outputs : 0) || !same_types(arguments, theirs, inputs)) continue;
     const bool writes_inputs = std::any_of(theirs.begin(), theirs.begin() + static_cast<std::ptrdiff_t>(inputs),
                                            [](const c10::Argument& a) { return a.alias_info() != nullptr; });
-    const bool all_out = std::all_of(theirs.begin() + static_cast<std::ptrdiff_t>(inputs), theirs.end(), is_out_argument);
+    const bool all_out =
+        std::all_of(theirs.begin() + static_cast<std::ptrdiff_t>(inputs), theirs.end(), is_out_argument);
     if (!writes_inputs && all_out && other->schema().returns().size() == outputs) return other;
   }
   return std::nullopt;
@@ -146,9 +142,8 @@ bool has_python_kernel(const c10::OperatorHandle& op) {
 void choose_service(OpPlan& plan, bool writes, bool views) {
   const c10::OperatorHandle& op = plan.op;
   const auto refuse = [&](std::string_view name) {
-    return is_one_of(name, refused_names) || std::any_of(refused_prefixes.begin(), refused_prefixes.end(), [&](auto prefix) {
-             return starts_with(name, prefix);
-           });
+    return is_one_of(name, refused_names) || std::any_of(refused_prefixes.begin(), refused_prefixes.end(),
+                                                         [&](auto prefix) { return starts_with(name, prefix); });
   };
   if (refuse(plan.name)) {
     plan.service = Service::refused;
@@ -243,7 +238,8 @@ OpPlan* make_plan(const c10::OperatorHandle& op, const void* key) {
   const std::size_t count = schema.arguments().size();
   constexpr auto composite = DispatchKey::CompositeExplicitAutogradNonFunctional;
   if (plan->first_out >= 0) {
-    plan->functional = sibling(op, static_cast<std::size_t>(plan->first_out), count - static_cast<std::size_t>(plan->first_out), false);
+    plan->functional = sibling(op, static_cast<std::size_t>(plan->first_out),
+                               count - static_cast<std::size_t>(plan->first_out), false);
     if (plan->functional.has_value() && has_kernel(*plan->functional, composite)) plan->structured = plan->functional;
   } else {
     if (has_kernel(op, composite)) plan->structured = op;
@@ -298,7 +294,8 @@ class Table {
   std::vector<const OpPlan*> all() const {
     std::vector<const OpPlan*> result;
     for (const auto& slot : slots_)
-      if (const OpPlan* plan = slot.load(std::memory_order_acquire); plan != nullptr && plan != forgotten()) result.push_back(plan);
+      if (const OpPlan* plan = slot.load(std::memory_order_acquire); plan != nullptr && plan != forgotten())
+        result.push_back(plan);
     return result;
   }
 
@@ -310,8 +307,7 @@ class Table {
   }
   // A plan that no key matches.
   static const OpPlan* forgotten() {
-    static const auto* const mark =
-        new OpPlan(*c10::Dispatcher::singleton().findSchema({"aten::alias", ""}), nullptr);
+    static const auto* const mark = new OpPlan(*c10::Dispatcher::singleton().findSchema({"aten::alias", ""}), nullptr);
     return mark;
   }
 

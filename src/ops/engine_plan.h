@@ -16,15 +16,24 @@
 namespace mojo::ops {
 
 enum class Service : std::uint8_t {
-  queued,      // shapes are known at the call
-  waited,      // result sizes depend on data, or nobody can tell them beforehand
-  on_caller,   // a view: core's kernel, on the device tensors themselves
-  by_copies,   // the CPU kernel is Python's: on the calling thread, on copies
-  refused,     // a layout that the device does not have
-  missing,     // CPU has no kernel either
+  queued,     // shapes are known at the call
+  waited,     // result sizes depend on data, or nobody can tell them beforehand
+  on_caller,  // a view: core's kernel, on the device tensors themselves
+  by_copies,  // the CPU kernel is Python's: on the calling thread, on copies
+  refused,    // a layout that the device does not have
+  missing,    // CPU has no kernel either
 };
 
-enum class ArgumentType : std::uint8_t { tensor, tensor_list, optional_tensor_list, generator, device, pin_memory, scalar, other };
+enum class ArgumentType : std::uint8_t {
+  tensor,
+  tensor_list,
+  optional_tensor_list,
+  generator,
+  device,
+  pin_memory,
+  scalar,
+  other
+};
 
 struct Argument {
   ArgumentType type = ArgumentType::other;
@@ -38,15 +47,15 @@ struct OpPlan {
 
   c10::OperatorHandle op;
   const void* const key;
-  std::string name;                // aten::add.out
+  std::string name;  // aten::add.out
   Service service = Service::missing;
-  const char* reason = "";         // of a service that is not `queued`
+  const char* reason = "";  // of a service that is not `queued`
   std::vector<Argument> arguments;
-  std::vector<int> returns;        // the index of the argument that is returned, or `fresh`
+  std::vector<int> returns;  // the index of the argument that is returned, or `fresh`
   int fresh_count = 0;
-  int first_out = -1;              // the index from which on all arguments are outputs (`.out` overloads), or -1
+  int first_out = -1;  // the index from which on all arguments are outputs (`.out` overloads), or -1
 
-  bool is_random = false;          // draws random numbers without a generator argument
+  bool is_random = false;  // draws random numbers without a generator argument
   bool is_pointwise = false;
   bool has_tensor_argument = false;
   bool takes_cpu_tensors = false;  // of any size, beside device tensors

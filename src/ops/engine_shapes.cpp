@@ -109,8 +109,8 @@ at::Tensor zeros_on_cpu(const at::Tensor& tensor) {
   const std::size_t bytes = static_cast<std::size_t>(elements) * tensor.itemsize();
   c10::DataPtr data = allocator->allocate(bytes);
   if (bytes != 0) std::memset(data.get(), 0, bytes);
-  c10::Storage storage(c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes, std::move(data),
-                                                             allocator, /*resizable=*/true));
+  c10::Storage storage(c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes,
+                                                             std::move(data), allocator, /*resizable=*/true));
   at::Tensor result = at::detail::make_tensor<c10::TensorImpl>(
       std::move(storage), c10::DispatchKeySet(DispatchKey::CPU), c10::scalarTypeToTypeMeta(tensor.scalar_type()));
   copy_flags(result, tensor);
@@ -141,9 +141,11 @@ Stack ask_structured(const Call& call) {
   const auto count = static_cast<std::ptrdiff_t>(input_count(call.plan));
   Stack stack;
   if (call.plan.takes_cpu_tensors)  // core would copy those to the device first
-    stack = stand_ins(call, input_count(call.plan), at::Device(at::kPrivateUse1, call.device), [&](const at::Tensor& tensor) {
-      return tensor.is_cpu() ? empty_strided(tensor.sizes(), tensor.strides(), tensor.scalar_type(), call.device) : tensor;
-    });
+    stack = stand_ins(
+        call, input_count(call.plan), at::Device(at::kPrivateUse1, call.device), [&](const at::Tensor& tensor) {
+          return tensor.is_cpu() ? empty_strided(tensor.sizes(), tensor.strides(), tensor.scalar_type(), call.device)
+                                 : tensor;
+        });
   else
     stack.assign(call.arguments.begin(), call.arguments.begin() + count);
   call.plan.structured->callBoxedForDispatchKey(DispatchKey::CompositeExplicitAutogradNonFunctional, stack);
@@ -170,9 +172,8 @@ void rehearse(const Call& call, std::int64_t most_elements) {
 
 // Runs the Meta kernel of `op`, which takes the first `count` arguments. `tensors`: the stand-ins of the call's tensors.
 Stack ask_meta(const Call& call, const c10::OperatorHandle& op, std::size_t count, std::vector<at::Tensor>& tensors) {
-  Stack stack = stand_ins(call, count, at::Device(at::kMeta), [&](const at::Tensor& tensor) {
-    return tensors.emplace_back(on_meta(tensor));
-  });
+  Stack stack = stand_ins(call, count, at::Device(at::kMeta),
+                          [&](const at::Tensor& tensor) { return tensors.emplace_back(on_meta(tensor)); });
   try {
     const KernelState state(at::get_num_threads());
     op.callBoxedForDispatchKey(DispatchKey::Meta, stack);
@@ -187,8 +188,9 @@ Stack ask_meta(const Call& call, const c10::OperatorHandle& op, std::size_t coun
 // --- putting it together ---
 
 void check_dtype(const OpPlan& plan, at::ScalarType computed, const at::Tensor& out) {
-  static constexpr std::array<std::string_view, 7> exact = {"aten::mm.out",      "aten::addmm.out", "aten::bmm.out", "aten::baddbmm.out",
-                                                             "aten::addmv.out", "aten::triu.out",  "aten::tril.out"};
+  static constexpr std::array<std::string_view, 7> exact = {"aten::mm.out",      "aten::addmm.out", "aten::bmm.out",
+                                                            "aten::baddbmm.out", "aten::addmv.out", "aten::triu.out",
+                                                            "aten::tril.out"};
   const at::ScalarType given = out.scalar_type();
   if (computed == given) return;
   if (plan.is_pointwise) {
@@ -247,7 +249,8 @@ void take_fresh(const OpPlan& plan, const Stack& results, Shapes& shapes) {
 // Where CPU's results have another form than Meta says.
 void correct(const Call& call, Shapes& shapes) {
   const std::string& name = call.plan.op.operator_name().name;
-  if (name == "aten::max_unpool2d" && call.arguments[0].toTensor().suggest_memory_format() == at::MemoryFormat::ChannelsLast &&
+  if (name == "aten::max_unpool2d" &&
+      call.arguments[0].toTensor().suggest_memory_format() == at::MemoryFormat::ChannelsLast &&
       shapes.fresh[0].shape.size() == 4) {
     // Where two elements go to one place, the layout decides which comes last.
     set_shape(shapes.fresh[0], shapes.fresh[0].shape.sizes_arrayref().vec(),
@@ -255,7 +258,8 @@ void correct(const Call& call, Shapes& shapes) {
   }
   if (name == "aten::native_batch_norm" || name == "aten::_native_batch_norm_legit") {
     // Outside training there is nothing to save for backward.
-    const auto training = std::find_if(call.arguments.begin(), call.arguments.end(), [](const IValue& v) { return v.isBool(); });
+    const auto training =
+        std::find_if(call.arguments.begin(), call.arguments.end(), [](const IValue& v) { return v.isBool(); });
     if (training == call.arguments.end() || training->toBool()) return;
     for (std::size_t i = 1; i < shapes.fresh.size(); ++i) set_shape(shapes.fresh[i], {0}, {1});
   }

@@ -21,9 +21,9 @@ struct ResultShape {
 };
 
 struct Shapes {
-  bool known = true;                // false: only running the op can tell
-  std::vector<ResultShape> fresh;   // one for each result that is a new tensor
-  std::vector<ResultShape> resizes; // outputs that have to be resized first
+  bool known = true;                 // false: only running the op can tell
+  std::vector<ResultShape> fresh;    // one for each result that is a new tensor
+  std::vector<ResultShape> resizes;  // outputs that have to be resized first
 };
 
 // The shapes for `call`. Valid while the caller holds it.

@@ -83,10 +83,8 @@ void OpTask::add(IValue& value, const Argument& argument, c10::DeviceIndex devic
     case ArgumentType::device:
       if (value.isDevice()) slot.value = at::Device(at::kCPU);
       return;
-    case ArgumentType::pin_memory:
-      return;
-    default:
-      break;
+    case ArgumentType::pin_memory: return;
+    default: break;
   }
   slot.value = std::move(value);
 }
@@ -130,12 +128,8 @@ void OpTask::run_on_worker() {
   std::size_t next = 0;
   for (Slot& slot : slots_) {
     switch (slot.kind) {
-      case Kind::value:
-        stack.push_back(std::move(slot.value));
-        break;
-      case Kind::tensor:
-        stack.emplace_back(aliases[next++]);
-        break;
+      case Kind::value: stack.push_back(std::move(slot.value)); break;
+      case Kind::tensor: stack.emplace_back(aliases[next++]); break;
       case Kind::tensor_list: {
         c10::List<at::Tensor> list;
         const std::int64_t count = slot.value.toInt();
@@ -192,9 +186,9 @@ void OpTask::copy_results(torch::jit::Stack& stack) {
     if (!expected.defined() || stack[i].isNone()) continue;
     const at::Tensor& result = stack[i].toTensor();
     if (!result.defined()) continue;
-    TORCH_CHECK(result.sizes() == expected.sizes() && result.scalar_type() == expected.dtype(), "mojo backend: ", plan_.name,
-                " gave a result of shape ", result.sizes(), " and dtype ", result.scalar_type(), ", expected was ",
-                expected.sizes(), " and ", expected.dtype());
+    TORCH_CHECK(result.sizes() == expected.sizes() && result.scalar_type() == expected.dtype(),
+                "mojo backend: ", plan_.name, " gave a result of shape ", result.sizes(), " and dtype ",
+                result.scalar_type(), ", expected was ", expected.sizes(), " and ", expected.dtype());
     as_cpu(expected).copy_(result);
   }
 }

@@ -23,8 +23,8 @@ namespace mojo::ops {
 
 // Where a caller that waits finds what its task gave. Shared, since the caller may be thrown out of its wait.
 struct WaitedResults {
-  torch::jit::Stack values;             // with CPU tensors
-  std::vector<c10::Warning> warnings;   // which the worker could only print
+  torch::jit::Stack values;            // with CPU tensors
+  std::vector<c10::Warning> warnings;  // which the worker could only print
   std::exception_ptr error;
   bool ran = false;
 };

@@ -70,8 +70,8 @@ at::Tensor as_cpu(const TensorDescriptor& descriptor, bool resizable) {
 
 at::Tensor as_cpu(const TensorDescriptor& descriptor, const c10::Storage& storage) {
   using Self = TensorDescriptor;
-  at::Tensor result = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(storage), c10::DispatchKeySet(c10::DispatchKey::CPU),
-                                                               c10::scalarTypeToTypeMeta(descriptor.dtype_));
+  at::Tensor result = at::detail::make_tensor<c10::TensorImpl>(
+      c10::Storage(storage), c10::DispatchKeySet(c10::DispatchKey::CPU), c10::scalarTypeToTypeMeta(descriptor.dtype_));
   c10::TensorImpl* const impl = result.unsafeGetTensorImpl();
   const std::int64_t offset = descriptor.flags_ & Self::holds_value ? 0 : descriptor.memory_.offset;
   impl->set_sizes_and_strides(descriptor.shape_.sizes_arrayref(), descriptor.shape_.strides_arrayref(), offset);

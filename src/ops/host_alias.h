@@ -48,9 +48,9 @@ class TensorDescriptor {
     holds_value = 16,
   };
   struct Memory {
-    void* data;             // start of the storage
-    std::size_t bytes;      // of the storage
-    std::int64_t offset;    // of the tensor, elements
+    void* data;           // start of the storage
+    std::size_t bytes;    // of the storage
+    std::int64_t offset;  // of the tensor, elements
   };
 
   TensorDescriptor(const at::Tensor& tensor, std::uint8_t flags);

@@ -60,28 +60,33 @@ at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight, const 
   const at::Tensor bias_tensor = bias.value_or(at::Tensor());
   check_devices({&input, &weight, &bias_tensor});
   const std::vector<std::int64_t> sizes =
-      transposed ? at::native::conv_input_size(input.sizes(), weight.sizes(), padding, output_padding, stride, dilation, groups)
+      transposed ? at::native::conv_input_size(input.sizes(), weight.sizes(), padding, output_padding, stride, dilation,
+                                               groups)
                  : at::native::conv_output_size(input.sizes(), weight.sizes(), padding, stride, dilation);
   at::Tensor output = empty_in(sizes, input, format_of(input, weight));
   c10::SmallVector<Access, 4> accesses{whole(input, false), whole(weight, false), whole(output, true)};
   if (bias_tensor.defined()) accesses.push_back(whole(bias_tensor, false));
-  enqueue_cpu_task(
-      torch_backend::current_stream(input.device().index()), "aten::convolution",
-      [in = TensorDescriptor(input, false), w = TensorDescriptor(weight, false),
-       b = bias_tensor.defined() ? TensorDescriptor(bias_tensor, false) : TensorDescriptor(), out = TensorDescriptor(output),
-       p = Parameters{Numbers(stride), Numbers(padding), Numbers(dilation), Numbers(output_padding), groups, transposed}] {
-        const at::Tensor cpu_bias = as_cpu(b);
-        as_cpu(out).copy_(at::convolution(as_cpu(in), as_cpu(w), cpu_bias.defined() ? std::optional(cpu_bias) : std::nullopt,
-                                          p.stride, p.padding, p.dilation, p.transposed, p.output_padding, p.groups));
-      },
-      {accesses.data(), accesses.size()});
+  enqueue_cpu_task(torch_backend::current_stream(input.device().index()), "aten::convolution",
+                   [in = TensorDescriptor(input, false), w = TensorDescriptor(weight, false),
+                    b = bias_tensor.defined() ? TensorDescriptor(bias_tensor, false) : TensorDescriptor(),
+                    out = TensorDescriptor(output),
+                    p = Parameters{Numbers(stride), Numbers(padding), Numbers(dilation), Numbers(output_padding),
+                                   groups, transposed}] {
+                     const at::Tensor cpu_bias = as_cpu(b);
+                     as_cpu(out).copy_(at::convolution(
+                         as_cpu(in), as_cpu(w), cpu_bias.defined() ? std::optional(cpu_bias) : std::nullopt, p.stride,
+                         p.padding, p.dilation, p.transposed, p.output_padding, p.groups));
+                   },
+                   {accesses.data(), accesses.size()});
   return output;
 }
 
-std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
-    const at::Tensor& grad_output, const at::Tensor& input, const at::Tensor& weight, at::IntArrayRef stride,
-    at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed, at::IntArrayRef output_padding,
-    std::int64_t groups, std::array<bool, 3> mask) {
+std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(const at::Tensor& grad_output,
+                                                                    const at::Tensor& input, const at::Tensor& weight,
+                                                                    at::IntArrayRef stride, at::IntArrayRef padding,
+                                                                    at::IntArrayRef dilation, bool transposed,
+                                                                    at::IntArrayRef output_padding, std::int64_t groups,
+                                                                    std::array<bool, 3> mask) {
   check_devices({&input, &weight, &grad_output});
   const at::MemoryFormat format = format_of(input, weight);
   const std::int64_t channels = grad_output.size(1);
@@ -99,20 +104,21 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
     }
     ++i;
   }
-  enqueue_cpu_task(
-      torch_backend::current_stream(input.device().index()), "aten::convolution_backward",
-      [grad = TensorDescriptor(grad_output, false), in = TensorDescriptor(input, false), w = TensorDescriptor(weight, false),
-       results, mask, channels,
-       p = Parameters{Numbers(stride), Numbers(padding), Numbers(dilation), Numbers(output_padding), groups, transposed}] {
-        const std::array<std::int64_t, 1> bias_sizes = {channels};
-        const auto [to_input, to_weight, to_bias] = at::convolution_backward(
-            as_cpu(grad), as_cpu(in), as_cpu(w), mask[2] ? at::OptionalIntArrayRef(bias_sizes) : std::nullopt, p.stride,
-            p.padding, p.dilation, p.transposed, p.output_padding, p.groups, mask);
-        if (mask[0]) as_cpu(results[0]).copy_(to_input);
-        if (mask[1]) as_cpu(results[1]).copy_(to_weight);
-        if (mask[2]) as_cpu(results[2]).copy_(to_bias);
-      },
-      {accesses.data(), accesses.size()});
+  enqueue_cpu_task(torch_backend::current_stream(input.device().index()), "aten::convolution_backward",
+                   [grad = TensorDescriptor(grad_output, false), in = TensorDescriptor(input, false),
+                    w = TensorDescriptor(weight, false), results, mask, channels,
+                    p = Parameters{Numbers(stride), Numbers(padding), Numbers(dilation), Numbers(output_padding),
+                                   groups, transposed}] {
+                     const std::array<std::int64_t, 1> bias_sizes = {channels};
+                     const auto [to_input, to_weight, to_bias] = at::convolution_backward(
+                         as_cpu(grad), as_cpu(in), as_cpu(w),
+                         mask[2] ? at::OptionalIntArrayRef(bias_sizes) : std::nullopt, p.stride, p.padding, p.dilation,
+                         p.transposed, p.output_padding, p.groups, mask);
+                     if (mask[0]) as_cpu(results[0]).copy_(to_input);
+                     if (mask[1]) as_cpu(results[1]).copy_(to_weight);
+                     if (mask[2]) as_cpu(results[2]).copy_(to_bias);
+                   },
+                   {accesses.data(), accesses.size()});
   return {grad_input, grad_weight, grad_bias};
 }
 

@@ -32,8 +32,7 @@ std::atomic<FreeBlock*> returned{nullptr};
 
 void push_returned(FreeBlock* first, FreeBlock* last) noexcept {
   last->next = returned.load(std::memory_order_relaxed);
-  while (!returned.compare_exchange_weak(last->next, first, std::memory_order_release, std::memory_order_relaxed)) {
-  }
+  while (!returned.compare_exchange_weak(last->next, first, std::memory_order_release, std::memory_order_relaxed)) {}
 }
 
 struct OwnBlocks {

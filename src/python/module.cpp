@@ -44,9 +44,8 @@ DeviceStream stream(int index, std::int64_t id) {
 // works on, and torch with them, are still whole.
 void register_at_exit() {
   static const bool once = [] {
-    py::module_::import("atexit").attr("register")(py::cpp_function([] {
-      exit_python(py::module_::import("threading").attr("active_count")().cast<int>() > 1);
-    }));
+    py::module_::import("atexit").attr("register")(
+        py::cpp_function([] { exit_python(py::module_::import("threading").attr("active_count")().cast<int>() > 1); }));
     return true;
   }();
   static_cast<void>(once);
@@ -174,9 +173,8 @@ void define_memory(py::module_& m) {
     const MemoryInfo info = translated([&] { return context(index).memory_info(); });
     return py::make_tuple(info.free, info.total);
   });
-  m.def("set_memory_limit", [](int index, std::uint64_t bytes) {
-    translated([&] { context(index).set_memory_limit(bytes); });
-  });
+  m.def("set_memory_limit",
+        [](int index, std::uint64_t bytes) { translated([&] { context(index).set_memory_limit(bytes); }); });
   m.def("memory_limit", [](int index) {
     return DeviceContext::is_open(checked(index)) ? context(index).memory_limit() : std::uint64_t{0};
   });

@@ -35,12 +35,9 @@ py::dict to_dict(const DurationStatistic& statistic) {
 
 const char* name_of(BlockState state) {
   switch (state) {
-    case BlockState::allocated:
-      return "allocated";
-    case BlockState::pending_free:
-      return "pending_free";
-    case BlockState::inactive:
-      break;
+    case BlockState::allocated: return "allocated";
+    case BlockState::pending_free: return "pending_free";
+    case BlockState::inactive: break;
   }
   return "inactive";
 }

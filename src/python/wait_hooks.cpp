@@ -36,7 +36,8 @@ thread_local bool exits_python = false;
 
 // Core holds its own guards of the lock around most calls, and they take it back in destructors: see take_lock below.
 void stay_if_exiting() noexcept {
-  if (exiting.load(std::memory_order_acquire) && !exits_python && (!Py_IsInitialized() || finalizing() || !PyGILState_Check()))
+  if (exiting.load(std::memory_order_acquire) && !exits_python &&
+      (!Py_IsInitialized() || finalizing() || !PyGILState_Check()))
     wait_for_exit();
 }
 

@@ -29,16 +29,17 @@ void DeviceStream::synchronize() const {
 
 void DeviceStream::record_event(DeviceEvent& event) const { throw_if_failed(event.state_->record(*state_)); }
 
-void DeviceStream::enqueue_wait_for(const DeviceEvent& event) const { throw_if_failed(event.state_->make_wait(*state_)); }
+void DeviceStream::enqueue_wait_for(const DeviceEvent& event) const {
+  throw_if_failed(event.state_->make_wait(*state_));
+}
 
 void DeviceStream::enqueue_wait_for(DeviceStream other) const {
   throw_if_failed(other.state_->device().order_after(*state_, *other.state_));
 }
 
 void DeviceStream::enqueue_host_task(const HostTask& task, std::span<const Access> accesses) const {
-  throw_if_failed(state_->enqueue([&](driver::Queue& queue, std::uint64_t number) noexcept {
-    return queue.host_task(task, accesses, number);
-  }));
+  throw_if_failed(state_->enqueue(
+      [&](driver::Queue& queue, std::uint64_t number) noexcept { return queue.host_task(task, accesses, number); }));
 }
 
 namespace {
@@ -108,7 +109,8 @@ void DeviceStream::download(void* dst, DevicePtr src, std::uint64_t bytes, bool 
 
 void DeviceStream::fill(DevicePtr dst, std::uint64_t bytes, std::uint64_t pattern, unsigned width) const {
   if ((width != 1 && width != 2 && width != 4 && width != 8) || bytes % width != 0) {
-    throw_status({StatusCode::invalid_argument, "fill: the pattern must be 1, 2, 4 or 8 bytes wide and divide the size"});
+    throw_status(
+        {StatusCode::invalid_argument, "fill: the pattern must be 1, 2, 4 or 8 bytes wide and divide the size"});
   }
   driver::Fill fill;
   fill.dst = dst;

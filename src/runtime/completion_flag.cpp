@@ -25,7 +25,8 @@ CompletionFlag::~CompletionFlag() {
   if (in_bad_fork() || shutting_down()) return;
   auto& driver = state->device->driver();
   const Status abandoned = driver.abandon_value(
-      state->address, {StatusCode::failed_precondition, "the completion flag that the stream waited for was destroyed"});
+      state->address,
+      {StatusCode::failed_precondition, "the completion flag that the stream waited for was destroyed"});
   if (!abandoned.ok()) base::report("destroying a completion flag", abandoned);
   const Status freed = driver.free_value(state->address);
   if (!freed.ok()) base::report("destroying a completion flag", freed);

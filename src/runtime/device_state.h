@@ -22,7 +22,8 @@ namespace mojo::detail {
 
 class DeviceState {
  public:
-  DeviceState(int index, std::string driver_name, std::unique_ptr<driver::Device> device, const base::Settings& settings);
+  DeviceState(int index, std::string driver_name, std::unique_ptr<driver::Device> device,
+              const base::Settings& settings);
 
   int index() const noexcept { return index_; }
   const std::string& driver_name() const noexcept { return driver_name_; }

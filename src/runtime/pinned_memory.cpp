@@ -46,7 +46,8 @@ PinnedMemory& PinnedMemory::instance() noexcept {
 
 PinnedMemory* PinnedMemory::if_used() noexcept { return used.load(std::memory_order_acquire); }
 
-Status PinnedMemory::allocate(detail::DeviceState& device, std::uint64_t bytes, memory::PinnedAllocation& out) noexcept {
+Status PinnedMemory::allocate(detail::DeviceState& device, std::uint64_t bytes,
+                              memory::PinnedAllocation& out) noexcept {
   asking = &device;
   const Status status = allocator_.allocate(bytes, out);
   asking = nullptr;

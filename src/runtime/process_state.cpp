@@ -24,7 +24,8 @@ thread_local std::uint64_t waits = 0;
 
 Status refusal() {
   if (driver::in_host_task()) {
-    return {StatusCode::failed_precondition, "the device API cannot be called from inside a host function or host task"};
+    return {StatusCode::failed_precondition,
+            "the device API cannot be called from inside a host function or host task"};
   }
   if (phase.load(std::memory_order_relaxed) == Phase::forked) {
     return {StatusCode::forked,
@@ -38,7 +39,8 @@ Status refusal() {
 }  // namespace
 
 Status usable() noexcept {
-  if (phase.load(std::memory_order_relaxed) == Phase::running && !driver::in_host_task()) [[likely]] return {};
+  if (phase.load(std::memory_order_relaxed) == Phase::running && !driver::in_host_task()) [[likely]]
+    return {};
   return refusal();
 }
 
@@ -79,7 +81,9 @@ void set_wait_hooks(WaitHooks hooks) noexcept {
 
 std::uint64_t host_waits() noexcept { return runtime::waits; }
 bool in_bad_fork() noexcept { return runtime::phase.load(std::memory_order_relaxed) == runtime::Phase::forked; }
-bool shutting_down() noexcept { return runtime::phase.load(std::memory_order_relaxed) == runtime::Phase::shutting_down; }
+bool shutting_down() noexcept {
+  return runtime::phase.load(std::memory_order_relaxed) == runtime::Phase::shutting_down;
+}
 bool in_host_task() noexcept { return driver::in_host_task(); }
 
 void shut_down() noexcept {

@@ -51,7 +51,8 @@ detail::DeviceState* Registry::opened(int index) const noexcept {
 
 Status Registry::device(int index, detail::DeviceState*& out) noexcept {
   out = opened(index);
-  if (out != nullptr) [[likely]] return {};
+  if (out != nullptr) [[likely]]
+    return {};
   MOJO_RETURN_IF_ERROR(usable());
   MOJO_RETURN_IF_ERROR(choose_driver());
   if (index < 0 || index >= count_) {
@@ -84,7 +85,8 @@ void Registry::reset_for_test(std::unique_ptr<driver::Driver> driver, const base
   shut_down();
   const std::lock_guard lock(mutex_);
   for (auto& device : devices_) device.store(nullptr);
-  static auto* retired = new std::vector<std::unique_ptr<driver::Driver>>;  // states of old devices still point into them
+  static auto* retired =
+      new std::vector<std::unique_ptr<driver::Driver>>;  // states of old devices still point into them
   retired->push_back(std::move(driver_));
   settings_ = settings;
   driver_ = std::move(driver);

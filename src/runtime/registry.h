@@ -7,8 +7,8 @@
 #include <mutex>
 #include <string>
 
-#include "base/env.h"
 #include "base/append_table.h"
+#include "base/env.h"
 #include "driver/driver.h"
 
 namespace mojo::detail {

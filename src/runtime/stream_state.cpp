@@ -60,14 +60,15 @@ Status StreamState::wait(driver::Event& event, ordering::Position position, cons
 }
 
 std::uint64_t StreamState::position_for_free() noexcept {
-  if (!handle_known_.load(std::memory_order_acquire)) [[likely]] return position();
+  if (!handle_known_.load(std::memory_order_acquire)) [[likely]]
+    return position();
   std::uint64_t number = 0;
   driver::HostTask marker;
   marker.run = [](void*) noexcept { return Status{}; };
   marker.name = "free";
   // Work queued through the native handle has no number: a marker behind it has one.
-  const Status status = enqueue(
-      [&](driver::Queue& queue, std::uint64_t n) noexcept { return queue.host_task(marker, {}, n); }, &number);
+  const Status status =
+      enqueue([&](driver::Queue& queue, std::uint64_t n) noexcept { return queue.host_task(marker, {}, n); }, &number);
   return status.ok() ? number : position();
 }
 
@@ -79,8 +80,7 @@ std::uint64_t StreamState::completed() const noexcept {
 
 void StreamState::note_completed(std::uint64_t number) noexcept {
   std::uint64_t known = completed_.load(std::memory_order_relaxed);
-  while (known < number && !completed_.compare_exchange_weak(known, number, std::memory_order_release)) {
-  }
+  while (known < number && !completed_.compare_exchange_weak(known, number, std::memory_order_release)) {}
 }
 
 std::uint64_t StreamState::ordered_before(ordering::StreamUid other) noexcept {
@@ -132,7 +132,8 @@ void StreamState::on_failure(std::uint64_t tag, Status status) noexcept {
 }
 
 Status StreamState::take_failure(std::uint64_t up_to) noexcept {
-  if (!failed_.load(std::memory_order_acquire)) [[likely]] return {};
+  if (!failed_.load(std::memory_order_acquire)) [[likely]]
+    return {};
   const std::lock_guard lock(failures_mutex_);
   // Reported in the order in which the queue ran them, which is that of their numbers: the first is the oldest.
   if (failures_.empty() || failures_.front().number > up_to) return {};

@@ -36,10 +36,10 @@ void register_policies(torch::Library& m) {
 
 void register_autocast() {
   // Leaked: a Library takes its registrations back when it is destroyed.
-  static auto* const all = new torch::Library(torch::Library::IMPL, "_", c10::DispatchKey::AutocastPrivateUse1,
-                                              __FILE__, __LINE__);
-  static auto* const aten = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::AutocastPrivateUse1,
-                                               __FILE__, __LINE__);
+  static auto* const all =
+      new torch::Library(torch::Library::IMPL, "_", c10::DispatchKey::AutocastPrivateUse1, __FILE__, __LINE__);
+  static auto* const aten =
+      new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::AutocastPrivateUse1, __FILE__, __LINE__);
   static const bool once = [] {
     all->fallback(torch::CppFunction::makeFallthrough());
     register_policies(*aten);

@@ -30,10 +30,8 @@ constexpr bool is_convertible(c10::ScalarType type) noexcept {
     case Float8_e5m2fnuz:
     case Float8_e4m3fn:
     case Float8_e4m3fnuz:
-    case Float8_e8m0fnu:
-      return true;
-    default:
-      return false;
+    case Float8_e8m0fnu: return true;
+    default: return false;
   }
 }
 

@@ -12,9 +12,7 @@ constexpr std::string_view prefix = "mojo backend: ";
 
 }  // namespace
 
-std::string prefixed(const std::string& text) {
-  return text.starts_with(prefix) ? text : std::string(prefix) + text;
-}
+std::string prefixed(const std::string& text) { return text.starts_with(prefix) ? text : std::string(prefix) + text; }
 
 void throw_translated(const Error& error) {
   const std::string text = prefixed(error.what());

@@ -110,10 +110,9 @@ at::Generator new_generator(c10::DeviceIndex index) {
 }
 
 std::uint64_t reserve_call_seed(const std::optional<at::Generator>& generator, c10::DeviceIndex index) {
-  const at::Generator& used =
-      generator.has_value() && generator->defined() ? *generator : default_generator(index);
-  TORCH_CHECK(used.device().type() == device_type, "Expected a '", device_type, "' device type for generator but found '",
-              used.device().type(), "'");
+  const at::Generator& used = generator.has_value() && generator->defined() ? *generator : default_generator(index);
+  TORCH_CHECK(used.device().type() == device_type, "Expected a '", device_type,
+              "' device type for generator but found '", used.device().type(), "'");
   auto* const ours = at::check_generator<MojoGeneratorImpl>(used);
   TORCH_CHECK(ours->device().index() == checked_device(index), "mojo backend: expected a generator of device ",
               static_cast<int>(checked_device(index)), " but found one of device ",

@@ -139,8 +139,7 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     translated([&] { borrowed->synchronize(); });
   }
   double elapsedTime(void* start, void* end, c10::DeviceIndex) const override {
-    TORCH_CHECK(start != nullptr && end != nullptr,
-                "Both events must be recorded before calculating elapsed time.");
+    TORCH_CHECK(start != nullptr && end != nullptr, "Both events must be recorded before calculating elapsed time.");
     if (start == end) {  // two borrowers of one event would both own it
       return 0.0;
     }
@@ -169,8 +168,8 @@ void Guard::record(void** event, const c10::Stream& stream, c10::DeviceIndex dev
   if (*event == nullptr) {
     translated([&] {
       // torch's own default is without timing, "what the backend would choose" is with.
-      DeviceEvent made = context(stream.device_index())
-                             .create_event({.timing = flag == c10::EventFlag::BACKEND_DEFAULT});
+      DeviceEvent made =
+          context(stream.device_index()).create_event({.timing = flag == c10::EventFlag::BACKEND_DEFAULT});
       queue.record_event(made);
       *event = made.release();
     });

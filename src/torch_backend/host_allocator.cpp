@@ -36,8 +36,7 @@ class HostAllocator final : public at::HostAllocator {
   c10::DataPtr allocate(std::size_t bytes) override {
     const c10::Device cpu(c10::DeviceType::CPU);
     if (bytes == 0) return c10::DataPtr(nullptr, cpu);
-    const PinnedAllocation allocation =
-        translated([&] { return pinned_allocate(context(current_device()), bytes); });
+    const PinnedAllocation allocation = translated([&] { return pinned_allocate(context(current_device()), bytes); });
     return c10::DataPtr(allocation.ptr, allocation.handle, &free_pinned, cpu);
   }
   bool is_simple_data_ptr(const c10::DataPtr& data) const override { return data.get_deleter() == &free_pinned; }
@@ -48,7 +47,9 @@ class HostAllocator final : public at::HostAllocator {
     if (stream.device_type() != device_type) return false;
     return translated([&] { return pinned_record_use(ptr, from_c10(stream)); });
   }
-  void empty_cache() override { translated([] { pinned_empty_cache(); }); }
+  void empty_cache() override {
+    translated([] { pinned_empty_cache(); });
+  }
   at::HostStats get_stats() override;
   void reset_accumulated_stats() override { pinned_reset_accumulated_statistics(); }
   void reset_peak_stats() override { pinned_reset_peak_statistics(); }

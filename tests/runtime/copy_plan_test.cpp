@@ -24,7 +24,8 @@ TEST(CopyPlan, UploadPinnedNonBlockingReadsTheSourceWhenItRuns) {  // C-01
 }
 
 TEST(CopyPlan, UploadPageableIsStaged) {  // C-02
-  EXPECT_EQ(plan_copy(request(up, false, true)), (CopyPlan{CopyConversion::none, CopyTransport::staged, HostBlocks::no, false}));
+  EXPECT_EQ(plan_copy(request(up, false, true)),
+            (CopyPlan{CopyConversion::none, CopyTransport::staged, HostBlocks::no, false}));
   EXPECT_EQ(plan_copy(request(up, false, true, 1 << 20)).transport, CopyTransport::staged);
   const CopyPlan large = plan_copy(request(up, false, true, (1 << 20) + 1));
   EXPECT_EQ(large.transport, CopyTransport::staged_in_parts);
@@ -32,7 +33,8 @@ TEST(CopyPlan, UploadPageableIsStaged) {  // C-02
 }
 
 TEST(CopyPlan, DownloadPinnedNonBlockingIsQueued) {  // C-03
-  EXPECT_EQ(plan_copy(request(down, true, true)), (CopyPlan{CopyConversion::none, CopyTransport::direct, HostBlocks::no, true}));
+  EXPECT_EQ(plan_copy(request(down, true, true)),
+            (CopyPlan{CopyConversion::none, CopyTransport::direct, HostBlocks::no, true}));
 }
 
 TEST(CopyPlan, DownloadPageableIsCompleteAtReturn) {  // C-04

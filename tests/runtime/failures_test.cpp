@@ -33,8 +33,7 @@ TEST_F(Failures, QueryNeverRaises) {  // O-08
   fail(s, "x");
   DeviceEvent e = ctx.create_event();
   s.record_event(e);
-  while (!s.query() || !e.query()) {
-  }
+  while (!s.query() || !e.query()) {}
   EXPECT_THROW(s.synchronize(), std::out_of_range);
 }
 
@@ -45,8 +44,7 @@ TEST_F(Failures, AnEventRaisesOnlyWhatFailedBeforeIt) {  // O-08
   s.record_event(before);
   fail(s, "x");
   s.record_event(after);
-  while (!s.query()) {
-  }
+  while (!s.query()) {}
   before.synchronize();
   EXPECT_THROW(after.synchronize(), std::out_of_range);
   after.synchronize();
@@ -57,11 +55,9 @@ TEST_F(Failures, TheDeviceRaisesTheOldestAndKeepsTheRest) {  // O-08
   const DeviceContext ctx(0);
   const DeviceStream a = ctx.create_stream(), b = ctx.create_stream(), other = ctx.create_stream();
   fail(b, "first");
-  while (!b.query()) {
-  }
+  while (!b.query()) {}
   fail(a, "second");
-  while (!a.query()) {
-  }
+  while (!a.query()) {}
   for (const char* expected : {"first", "second"}) {
     try {
       ctx.synchronize();

@@ -136,7 +136,8 @@ TEST_P(FaultSweep, EveryCallMayFail) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Scenarios, FaultSweep,
-                         ::testing::Values(&upload_compute_download, &staged_upload_between_devices, &events_and_values));
+                         ::testing::Values(&upload_compute_download, &staged_upload_between_devices,
+                                           &events_and_values));
 
 }  // namespace
 }  // namespace mojo::test

@@ -57,11 +57,13 @@ TEST(Process, AChildForkedAfterUseGetsOneClearErrorAndTheParentGoesOn) {  // G-0
               const int child = in_child([&] {
                 if (!in_bad_fork()) return 1;
                 int refused = 0;
-                const std::function<void()> calls[] = {
-                    [&] { s.synchronize(); },       [&] { queue(s, [] {}); },
-                    [&] { event.synchronize(); },   [&] { static_cast<void>(ctx.create_stream()); },
-                    [&] { static_cast<void>(ctx.allocate_bytes(8, s)); }, [&] { static_cast<void>(DeviceContext(0).create_event()); },
-                    [&] { ctx.synchronize(); }};
+                const std::function<void()> calls[] = {[&] { s.synchronize(); },
+                                                       [&] { queue(s, [] {}); },
+                                                       [&] { event.synchronize(); },
+                                                       [&] { static_cast<void>(ctx.create_stream()); },
+                                                       [&] { static_cast<void>(ctx.allocate_bytes(8, s)); },
+                                                       [&] { static_cast<void>(DeviceContext(0).create_event()); },
+                                                       [&] { ctx.synchronize(); }};
                 for (const auto& call : calls) {
                   try {
                     call();
@@ -99,9 +101,9 @@ TEST(Process, ExitsWithItsCodeWhileWorkIsPending) {  // G-05
                   std::thread([] {  // still waiting when the process ends
                     try {
                       s.synchronize();
-                    } catch (const Error&) {
-                    }
-                  }).detach();
+                    } catch (const Error&) {}
+                  })
+                      .detach();
                 },
                 5),
             5);

@@ -205,7 +205,8 @@ TEST(RandomPrograms, EqualTheModelOnAdversarialSchedules) {
 TEST(RandomPrograms, GoWrongWithoutTheirWaitsOrUses) {
   for (const LeftOut left_out : {LeftOut::waits, LeftOut::record_stream}) {
     int wrong = 0;
-    for (std::uint64_t seed = 1; seed <= 10; ++seed) wrong += run("random:" + std::to_string(seed), seed, 3000, left_out);
+    for (std::uint64_t seed = 1; seed <= 10; ++seed)
+      wrong += run("random:" + std::to_string(seed), seed, 3000, left_out);
     EXPECT_GT(wrong, 0) << (left_out == LeftOut::waits ? "waits" : "record_stream");
   }
 }

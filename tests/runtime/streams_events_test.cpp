@@ -135,7 +135,8 @@ TEST_F(StreamsEvents, WaitingForAnotherDeviceWorksRecordingThereDoesNot) {  // E
 TEST_F(StreamsEvents, ElapsedTime) {  // E-04
   const DeviceContext ctx(0);
   const DeviceStream s = ctx.create_stream();
-  DeviceEvent plain = ctx.create_event(), start = ctx.create_event({.timing = true}), end = ctx.create_event({.timing = true});
+  DeviceEvent plain = ctx.create_event(), start = ctx.create_event({.timing = true}),
+              end = ctx.create_event({.timing = true});
   const auto code = [](const DeviceEvent& a, const DeviceEvent& b) {
     try {
       static_cast<void>(a.elapsed_ms(b));

@@ -104,7 +104,13 @@ def test_what_depends_on_data_waits_for_its_own_stream_only(device, stream, op):
 def test_one_op_is_one_task(device, counts):
     x = torch.randn(8, 8, device=device)
     before = _C.stream_position(0, 0)
-    for op in (lambda: x + x, lambda: x.softmax(1), lambda: x @ x, lambda: x.add_(1), lambda: torch.layer_norm(x, (8,))):
+    for op in (
+        lambda: x + x,
+        lambda: x.softmax(1),
+        lambda: x @ x,
+        lambda: x.add_(1),
+        lambda: torch.layer_norm(x, (8,)),
+    ):
         op()
         assert _C.stream_position(0, 0) == before + 1
         before += 1
@@ -202,7 +208,9 @@ def test_errors_of_arguments_are_raised_at_the_call_with_cores_text(device, op):
 )
 def test_tensors_on_different_devices(device, op):
     d, c = torch.ones(2, 2, device=device), torch.ones(2, 2)
-    with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device, but found at least two devices"):
+    with pytest.raises(
+        RuntimeError, match="Expected all tensors to be on the same device, but found at least two devices"
+    ):
         op(d, c)
     with pytest.raises(RuntimeError, match="mojo:0 and cpu!|cpu and mojo:0!"):
         op(d, c)
@@ -304,7 +312,9 @@ def test_many_shapes_from_many_threads(device):
 
 def test_aliases_of_one_storage_are_seen_as_such(device):
     x = torch.arange(8.0, device=device)
-    with pytest.raises(RuntimeError, match="some elements of the input tensor and the written-to tensor refer to a single"):
+    with pytest.raises(
+        RuntimeError, match="some elements of the input tensor and the written-to tensor refer to a single"
+    ):
         torch.add(x[:-1], 1, out=x[1:])
         torch.accelerator.synchronize()
 

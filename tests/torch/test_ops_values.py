@@ -52,11 +52,7 @@ def check(device, op, *args):
             torch.testing.assert_close(a.detach().cpu(), e.detach(), rtol=1e-6, atol=1e-6, equal_nan=True)
 
 
-UNARY = (
-    "abs neg exp log1p sqrt rsqrt sin cos tanh sigmoid relu sign floor ceil round trunc frac reciprocal square erf "
-    "erfinv lgamma digamma isnan isfinite isinf logical_not bitwise_not expm1 log2 atan asinh sgn angle exp2 sinc "
-    "nan_to_num positive signbit deg2rad i0 logit"
-).split()
+UNARY = ["abs", "neg", "exp", "log1p", "sqrt", "rsqrt", "sin", "cos", "tanh", "sigmoid", "relu", "sign", "floor", "ceil", "round", "trunc", "frac", "reciprocal", "square", "erf", "erfinv", "lgamma", "digamma", "isnan", "isfinite", "isinf", "logical_not", "bitwise_not", "expm1", "log2", "atan", "asinh", "sgn", "angle", "exp2", "sinc", "nan_to_num", "positive", "signbit", "deg2rad", "i0", "logit"]
 
 
 @pytest.mark.parametrize("name", UNARY)
@@ -74,10 +70,7 @@ def test_pointwise_of_one(device, name, dtype):
     check(device, op, x)
 
 
-BINARY = (
-    "add sub mul true_divide floor_divide fmod remainder maximum minimum atan2 eq ne lt le gt ge logical_and "
-    "logical_or logical_xor hypot copysign nextafter fmax fmin heaviside xlogy logaddexp pow float_power ldexp"
-).split()
+BINARY = ["add", "sub", "mul", "true_divide", "floor_divide", "fmod", "remainder", "maximum", "minimum", "atan2", "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor", "hypot", "copysign", "nextafter", "fmax", "fmin", "heaviside", "xlogy", "logaddexp", "pow", "float_power", "ldexp"]
 
 
 @pytest.mark.parametrize("name", BINARY)
@@ -89,8 +82,17 @@ def test_pointwise_of_two(device, name):
     check(device, op, a.transpose(0, 2), b[0, :1])
 
 
-@pytest.mark.parametrize("pair", [(torch.int32, torch.float32), (torch.float16, torch.float32), (torch.uint8, torch.int64),
-                                  (torch.bool, torch.int32), (torch.float32, torch.complex64)], ids=str)
+@pytest.mark.parametrize(
+    "pair",
+    [
+        (torch.int32, torch.float32),
+        (torch.float16, torch.float32),
+        (torch.uint8, torch.int64),
+        (torch.bool, torch.int32),
+        (torch.float32, torch.complex64),
+    ],
+    ids=str,
+)
 def test_type_promotion(device, pair):
     a, b = rand(4, 4).to(pair[0]), rand(4, 4).to(pair[1])
     for op in (torch.add, torch.mul, torch.true_divide):
@@ -400,9 +402,7 @@ def test_layers_forward_and_backward(device, index):
         args = [x.detach().to(place).requires_grad_() for x in inputs]
         outputs = tensors_of(model(*args))
         sum((o * torch.arange(o.numel(), device=place).view(o.shape)).sum() for o in outputs).backward()
-        results.append(
-            [outputs, [a.grad for a in args], [p.grad for p in model.parameters()], list(model.buffers())]
-        )
+        results.append([outputs, [a.grad for a in args], [p.grad for p in model.parameters()], list(model.buffers())])
     for expected, actual in zip(*results, strict=True):
         for e, a in zip(expected, actual, strict=True):
             torch.testing.assert_close(a.detach().cpu(), e.detach(), rtol=1e-4, atol=1e-3)
@@ -583,7 +583,15 @@ def test_conj_and_neg_views(device):
 @pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0)])
 def test_no_elements(device, shape):
     x = torch.zeros(shape)
-    for op in (torch.exp, torch.neg, lambda t: t + t, lambda t: t.sum(), lambda t: t.softmax(0), torch.nonzero, lambda t: t.t() @ t if t.dim() == 2 else t):
+    for op in (
+        torch.exp,
+        torch.neg,
+        lambda t: t + t,
+        lambda t: t.sum(),
+        lambda t: t.softmax(0),
+        torch.nonzero,
+        lambda t: t.t() @ t if t.dim() == 2 else t,
+    ):
         check(device, op, x)
 
 
@@ -596,8 +604,10 @@ def test_custom_ops_without_a_kernel_of_the_device(device):
     assert torch.ops.mojo_test.twice(x).device == device
 
 
-@pytest.mark.parametrize("call", [lambda x: x.to_sparse(), lambda x: torch.quantize_per_tensor(x, 0.1, 0, torch.qint8),
-                                  lambda x: x.to_sparse_csr()])
+@pytest.mark.parametrize(
+    "call",
+    [lambda x: x.to_sparse(), lambda x: torch.quantize_per_tensor(x, 0.1, 0, torch.qint8), lambda x: x.to_sparse_csr()],
+)
 def test_layouts_that_the_device_does_not_have(device, call):
     with pytest.raises(NotImplementedError, match="sparse, quantized and nested tensors are not supported|layout"):
         call(torch.ones(3, 3, device=device))

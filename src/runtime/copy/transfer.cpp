@@ -14,8 +14,8 @@ namespace {
 
 using driver::Capability;
 
-CopyRequest describe_request(detail::StreamState& stream, CopyDirection direction, const void* host, std::uint64_t bytes,
-                             bool non_blocking) noexcept {
+CopyRequest describe_request(detail::StreamState& stream, CopyDirection direction, const void* host,
+                             std::uint64_t bytes, bool non_blocking) noexcept {
   auto& device = stream.device();
   CopyRequest request;
   request.direction = direction;
@@ -134,7 +134,8 @@ Status download_in_parts(detail::StreamState& stream, void* dst, DevicePtr src, 
 
 }  // namespace
 
-Status upload(detail::StreamState& stream, DevicePtr dst, const void* src, std::uint64_t bytes, bool non_blocking) noexcept {
+Status upload(detail::StreamState& stream, DevicePtr dst, const void* src, std::uint64_t bytes,
+              bool non_blocking) noexcept {
   if (bytes == 0) return usable();
   const CopyRequest request = describe_request(stream, CopyDirection::host_to_device, src, bytes, non_blocking);
   const CopyPlan plan = plan_copy(request);
@@ -159,7 +160,8 @@ Status upload(detail::StreamState& stream, DevicePtr dst, const void* src, std::
   return {};
 }
 
-Status download(detail::StreamState& stream, void* dst, DevicePtr src, std::uint64_t bytes, bool non_blocking) noexcept {
+Status download(detail::StreamState& stream, void* dst, DevicePtr src, std::uint64_t bytes,
+                bool non_blocking) noexcept {
   if (bytes == 0) return usable();
   const CopyRequest request = describe_request(stream, CopyDirection::device_to_host, dst, bytes, non_blocking);
   const CopyPlan plan = plan_copy(request);

@@ -15,7 +15,8 @@ class StreamState;
 
 namespace mojo::runtime {
 
-Status upload(detail::StreamState& stream, DevicePtr dst, const void* src, std::uint64_t bytes, bool non_blocking) noexcept;
+Status upload(detail::StreamState& stream, DevicePtr dst, const void* src, std::uint64_t bytes,
+              bool non_blocking) noexcept;
 Status download(detail::StreamState& stream, void* dst, DevicePtr src, std::uint64_t bytes, bool non_blocking) noexcept;
 
 }  // namespace mojo::runtime
