@@ -166,7 +166,8 @@ def main() -> None:
     ]
     for entry in rows:
         print(
-            f"{entry['name']:16} {entry['ours']:10.3f} {entry['unit']}  reference {entry['reference']:10.3f}  ratio {entry['ratio']:.2f}"
+            f"{entry['name']:16} {entry['ours']:10.3f} {entry['unit']}  "
+            f"reference {entry['reference']:10.3f}  ratio {entry['ratio']:.2f}"
         )
     if arguments.json:
         with open(arguments.json, "w") as file:

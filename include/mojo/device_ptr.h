@@ -17,7 +17,8 @@ struct DevicePtr {
   explicit operator bool() const noexcept { return address != 0; }
   friend constexpr DevicePtr operator+(DevicePtr p, std::uint64_t bytes) noexcept { return {p.address + bytes}; }
   friend constexpr std::uint64_t operator-(DevicePtr a, DevicePtr b) noexcept { return a.address - b.address; }
-  friend constexpr auto operator<=>(DevicePtr, DevicePtr) noexcept = default;
+  friend constexpr auto operator<=>(DevicePtr,
+                                    DevicePtr) noexcept = default;  // NOLINT(modernize-use-nullptr): clang-tidy 14
 
   // The value as the pointer that other libraries pass about. It is not dereferenceable on the host.
   void* opaque() const noexcept { return reinterpret_cast<void*>(static_cast<std::uintptr_t>(address)); }

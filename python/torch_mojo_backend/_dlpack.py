@@ -78,13 +78,18 @@ def _stream(device: torch.device, stream_id: int) -> torch.Stream:
     return torch.Stream(stream_id=stream_id, device_index=device.index, device_type=kind)
 
 
+def _native_handle(stream: torch.Stream) -> int:
+    handle: int = getattr(stream, "native_handle")  # noqa: B009 (torch has no type for it)
+    return handle
+
+
 def _stream_of_handle(device: torch.device, handle: int) -> torch.Stream:
     with _stream_ids_lock:
         known = _stream_ids.setdefault(device.index, {})
         # Streams may have been made since.
         while handle not in known:
             try:
-                known[_stream(device, len(known)).native_handle] = len(known)
+                known[_native_handle(_stream(device, len(known)))] = len(known)
             except Exception:  # no stream of that id: all have been looked at
                 raise BufferError(f"mojo backend: no stream of {device} has the native handle {handle:#x}") from None
         return _stream(device, known[handle])

@@ -193,16 +193,17 @@ void define_random(py::module_& m) {
 }  // namespace
 
 PYBIND11_MODULE(_C, m) {
-  py::register_local_exception_translator([](std::exception_ptr error) {
-    if (!error) return;
-    try {
-      std::rethrow_exception(error);
-    } catch (const py::builtin_exception&) {
-      throw;  // pybind11's own, which it turns into Python's itself
-    } catch (...) {
-      torch::translate_exception_to_python(std::current_exception());
-    }
-  });
+  py::register_local_exception_translator(
+      [](std::exception_ptr error) {  // NOLINT(performance-unnecessary-value-param): its type
+        if (!error) return;
+        try {
+          std::rethrow_exception(error);
+        } catch (const py::builtin_exception&) {
+          throw;  // pybind11's own, which it turns into Python's itself
+        } catch (...) {
+          torch::translate_exception_to_python(std::current_exception());
+        }
+      });
   install_wait_hooks();
   define_registration(m);
   define_process(m);

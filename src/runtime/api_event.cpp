@@ -10,7 +10,8 @@ DeviceEvent::~DeviceEvent() {
   if (state_ == nullptr) return;
   if (in_bad_fork()) return;  // the child has none of the driver's threads, and their locks may be held for ever
   std::unique_ptr<detail::EventState> state(state_);
-  state->device().recycle(std::move(state));
+  auto& device = state->device();
+  device.recycle(std::move(state));
 }
 
 int DeviceEvent::device_index() const noexcept { return state_->device().index(); }

@@ -74,7 +74,7 @@ Status DeviceState::order_after(StreamState& later, StreamState& earlier) noexce
   std::unique_ptr<EventState> event;
   MOJO_RETURN_IF_ERROR(create_event({}, event));
   MOJO_RETURN_IF_ERROR(event->record(earlier));
-  const Status status = event->make_wait(later);
+  Status status = event->make_wait(later);
   recycle(std::move(event));
   return status;
 }

@@ -49,7 +49,7 @@ PinnedMemory* PinnedMemory::if_used() noexcept { return used.load(std::memory_or
 Status PinnedMemory::allocate(detail::DeviceState& device, std::uint64_t bytes,
                               memory::PinnedAllocation& out) noexcept {
   asking = &device;
-  const Status status = allocator_.allocate(bytes, out);
+  Status status = allocator_.allocate(bytes, out);
   asking = nullptr;
   return status;
 }

@@ -67,7 +67,7 @@ MOJO_API DeviceContext context(c10::DeviceIndex index);
 
 // The current stream of a device that exists; opens the device.
 inline DeviceStream current_stream(c10::DeviceIndex index) {
-  mojo::detail::StreamState* state = detail::thread_state.streams[static_cast<std::size_t>(index)].state;
+  mojo::detail::StreamState* state = detail::thread_state.streams[static_cast<std::uint8_t>(index)].state;
   return DeviceStream::from_state(state != nullptr ? state : detail::open_default_stream(index));
 }
 
@@ -76,7 +76,7 @@ DeviceStream exchange_stream(c10::DeviceIndex index, DeviceStream stream);
 
 // The id of the current stream; does not open the device.
 inline std::int64_t current_stream_id(c10::DeviceIndex index) noexcept {
-  return detail::thread_state.streams[static_cast<std::size_t>(index)].id;
+  return detail::thread_state.streams[static_cast<std::uint8_t>(index)].id;
 }
 // Makes the stream of that id current on the device and returns the id of the one that was.
 std::int64_t exchange_stream_id(c10::DeviceIndex index, std::int64_t id);

@@ -503,7 +503,7 @@ def placed(tensor: torch.Tensor, place: str) -> torch.Tensor:
 
 
 def copy_on_cpu(dst: torch.Tensor, src: torch.Tensor) -> None:
-    """What `dst.copy_(src)` is to give. CPU's own fast kernel between float and half forgets the neg bit (torch 2.13)."""
+    """What `dst.copy_(src)` is to give. CPU's fast kernel between float and half forgets the neg bit (torch 2.13)."""
     if {dst.dtype, src.dtype} == {torch.float32, torch.float16}:
         src = src.resolve_neg().to(dst.dtype)
     dst.copy_(src)

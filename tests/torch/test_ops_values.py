@@ -52,7 +52,50 @@ def check(device, op, *args):
             torch.testing.assert_close(a.detach().cpu(), e.detach(), rtol=1e-6, atol=1e-6, equal_nan=True)
 
 
-UNARY = ["abs", "neg", "exp", "log1p", "sqrt", "rsqrt", "sin", "cos", "tanh", "sigmoid", "relu", "sign", "floor", "ceil", "round", "trunc", "frac", "reciprocal", "square", "erf", "erfinv", "lgamma", "digamma", "isnan", "isfinite", "isinf", "logical_not", "bitwise_not", "expm1", "log2", "atan", "asinh", "sgn", "angle", "exp2", "sinc", "nan_to_num", "positive", "signbit", "deg2rad", "i0", "logit"]
+UNARY = [
+    "abs",
+    "neg",
+    "exp",
+    "log1p",
+    "sqrt",
+    "rsqrt",
+    "sin",
+    "cos",
+    "tanh",
+    "sigmoid",
+    "relu",
+    "sign",
+    "floor",
+    "ceil",
+    "round",
+    "trunc",
+    "frac",
+    "reciprocal",
+    "square",
+    "erf",
+    "erfinv",
+    "lgamma",
+    "digamma",
+    "isnan",
+    "isfinite",
+    "isinf",
+    "logical_not",
+    "bitwise_not",
+    "expm1",
+    "log2",
+    "atan",
+    "asinh",
+    "sgn",
+    "angle",
+    "exp2",
+    "sinc",
+    "nan_to_num",
+    "positive",
+    "signbit",
+    "deg2rad",
+    "i0",
+    "logit",
+]
 
 
 @pytest.mark.parametrize("name", UNARY)
@@ -70,7 +113,38 @@ def test_pointwise_of_one(device, name, dtype):
     check(device, op, x)
 
 
-BINARY = ["add", "sub", "mul", "true_divide", "floor_divide", "fmod", "remainder", "maximum", "minimum", "atan2", "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor", "hypot", "copysign", "nextafter", "fmax", "fmin", "heaviside", "xlogy", "logaddexp", "pow", "float_power", "ldexp"]
+BINARY = [
+    "add",
+    "sub",
+    "mul",
+    "true_divide",
+    "floor_divide",
+    "fmod",
+    "remainder",
+    "maximum",
+    "minimum",
+    "atan2",
+    "eq",
+    "ne",
+    "lt",
+    "le",
+    "gt",
+    "ge",
+    "logical_and",
+    "logical_or",
+    "logical_xor",
+    "hypot",
+    "copysign",
+    "nextafter",
+    "fmax",
+    "fmin",
+    "heaviside",
+    "xlogy",
+    "logaddexp",
+    "pow",
+    "float_power",
+    "ldexp",
+]
 
 
 @pytest.mark.parametrize("name", BINARY)

@@ -1,8 +1,7 @@
 // What it is: QueueCore, the state of one queue: its pending operations, its progress, who waits for it.
 // Ordering: operations run in the order of the enqueues; `completed` is published after an operation's effects.
-// Threads: any may enqueue; at most one worker runs the queue. References are counted: the handle holds one, and so
-//   does
-//   whatever will make the queue run on (a ready list, a record, a value, the timers).
+// Threads: any may enqueue; at most one worker runs the queue. References are counted: the handle
+//   holds one, and so does whatever will make the queue run on (a ready list, a record, a value, the timers).
 // Errors: an enqueue on a closed queue returns `shut_down`, or `failed_precondition` if it was destroyed.
 #pragma once
 

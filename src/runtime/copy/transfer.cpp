@@ -59,7 +59,7 @@ Status upload_staged(detail::StreamState& stream, DevicePtr dst, const void* src
   MOJO_RETURN_IF_ERROR(acquire_staging(stream, bytes, part));
   std::memcpy(part.ptr, src, bytes);
   std::uint64_t number = 0;
-  const Status status = enqueue_copy(stream, upload_of(dst, part.ptr, bytes), &number);
+  Status status = enqueue_copy(stream, upload_of(dst, part.ptr, bytes), &number);
   release_staging(stream, part, bytes, status.ok() ? number : 0);
   return status;
 }
@@ -95,7 +95,7 @@ Status download_in_parts(detail::StreamState& stream, void* dst, DevicePtr src, 
     flying.pop_front();
     detail::StreamState* recorded = nullptr;
     std::uint64_t number = 0;
-    const Status status = part.copied->synchronize(recorded, number);
+    Status status = part.copied->synchronize(recorded, number);
     if (status.ok()) std::memcpy(static_cast<char*>(dst) + part.offset, part.memory.ptr, part.bytes);
     device.recycle(std::move(part.copied));
     static_cast<void>(allocator.free(part.memory.block));
