@@ -70,7 +70,7 @@ def main() -> int:
     files = []
     for entry in entries:
         file = pathlib.Path(entry["file"])
-        torch = file.relative_to(ROOT / "src").parts[0] in ("torch_backend", "ops")
+        torch = file.relative_to(ROOT / "src").parts[0] in ("torch_backend", "ops", "python")
         if file.is_file() and (file in chosen if chosen else arguments.torch or not torch):
             files.append(file)
 
