@@ -70,9 +70,7 @@ c10::CachingAllocator::StatArray to_c10(const StatisticArray& statistics) {
 class DeviceAllocator final : public c10::DeviceAllocator {
  public:
   c10::DataPtr allocate(std::size_t bytes) override { return torch_backend::allocate(bytes, current_device()); }
-  bool is_simple_data_ptr(const c10::DataPtr& data) const override {
-    return data.get_deleter() == &free_allocation || data.get_context() == data.get();
-  }
+  // No data pointer is "simple": core's copy-on-write takes a simple one's context for the data itself.
   void copy_data(void* dest, const void* src, std::size_t count) const override;
 
   // Whether there are figures to ask for: in a process forked too late there are none.

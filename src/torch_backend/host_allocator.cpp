@@ -39,7 +39,6 @@ class HostAllocator final : public at::HostAllocator {
     const PinnedAllocation allocation = translated([&] { return pinned_allocate(context(current_device()), bytes); });
     return c10::DataPtr(allocation.ptr, allocation.handle, &free_pinned, cpu);
   }
-  bool is_simple_data_ptr(const c10::DataPtr& data) const override { return data.get_deleter() == &free_pinned; }
   void copy_data(void* dest, const void* src, std::size_t count) const override { default_copy_data(dest, src, count); }
 
   // The block is known by address alone, so that a view's pointer does; `context` is not needed.
