@@ -66,24 +66,24 @@ build: setup-test ## the checked development build, used in place: PYTHONPATH=py
 .PHONY: test
 test: build ## all C++ and Python tests
 	@mkdir -p $(RESULTS)
-	@ctest --preset dev --repeat after-timeout:2 -j $(JOBS) --output-junit $(abspath $(RESULTS))/ctest-dev.xml
+	@ctest --preset dev -j $(JOBS) --output-junit $(abspath $(RESULTS))/ctest-dev.xml
 	@PYTHONPATH=$(abspath python) $(PY) -m pytest -m "not slow" --junitxml=$(RESULTS)/pytest.xml $(PYTEST_ARGS)
 
 .PHONY: test-all
 test-all: build ## the same and the slow ones
 	@mkdir -p $(RESULTS)
-	@ctest --preset dev --repeat after-timeout:2 -j $(JOBS) --output-junit $(abspath $(RESULTS))/ctest-dev.xml
+	@ctest --preset dev -j $(JOBS) --output-junit $(abspath $(RESULTS))/ctest-dev.xml
 	@PYTHONPATH=$(abspath python) $(PY) -m pytest --junitxml=$(RESULTS)/pytest.xml $(PYTEST_ARGS)
 
 .PHONY: asan tsan
 asan: setup-test ## the C++ tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	$(call build_preset,asan)
 	@mkdir -p $(RESULTS)
-	@ctest --preset asan --repeat after-timeout:2 -j $(JOBS) --output-junit $(abspath $(RESULTS))/ctest-asan.xml
+	@ctest --preset asan -j $(JOBS) --output-junit $(abspath $(RESULTS))/ctest-asan.xml
 tsan: setup-test ## the C++ tests under ThreadSanitizer
 	$(call build_preset,tsan)
 	@mkdir -p $(RESULTS)
-	@ctest --preset tsan --repeat after-timeout:2 -j $(JOBS) --output-junit $(abspath $(RESULTS))/ctest-tsan.xml
+	@ctest --preset tsan -j $(JOBS) --output-junit $(abspath $(RESULTS))/ctest-tsan.xml
 
 .PHONY: check
 check: setup-check ## formatting, lints, types, the layers, the contract's rows

@@ -89,39 +89,20 @@ def prefetch(device: torch.device, rounds: int) -> list[dict[str, object]]:
     try:
         batches = [torch.randn(2 << 20).pin_memory() for _ in range(24)]  # the first upload overlaps nothing
         resident = batches[0].to(device)
-        main, side = torch.accelerator.current_stream(), torch.Stream(device)
-
-        def upload_all() -> None:
-            # Kept until the end, as when the host runs ahead of the device: into one block again and again, an upload
-            # would stay in the cache.
-            uploaded = [batch.to(device, non_blocking=True) for batch in batches]
-            torch.accelerator.synchronize()
-            del uploaded
-
         weight = torch.randn(256, 256, device=device)
+        main, side = torch.accelerator.current_stream(), torch.Stream(device)
 
         def compute(steps: int, x: torch.Tensor) -> None:
             y = x[: 256 * 256].view(256, 256)
             for _ in range(steps):
                 y = y @ weight
 
-        def steps_seconds(steps: int) -> Measure:
-            def work() -> None:
-                for _ in batches:
-                    compute(steps, resident)
-                torch.accelerator.synchronize()
-
-            return per_call(work, 1)
-
-        upload_seconds, ten_seconds = medians([per_call(upload_all, 1), steps_seconds(10)], rounds)
-        steps = max(1, round(10 * upload_seconds / ten_seconds))
-
-        def serial() -> None:
+        def serial(steps: int) -> None:
             for batch in batches:
                 compute(steps, batch.to(device, non_blocking=True))
             torch.accelerator.synchronize()
 
-        def overlapped() -> None:
+        def overlapped(steps: int) -> None:
             def upload(batch: torch.Tensor) -> torch.Tensor:
                 with side:
                     return batch.to(device, non_blocking=True)
@@ -136,16 +117,24 @@ def prefetch(device: torch.device, rounds: int) -> list[dict[str, object]]:
                 compute(steps, current)
             torch.accelerator.synchronize()
 
-        upload_seconds, compute_seconds, overlapped_seconds, serial_seconds = medians(
-            [per_call(upload_all, 1), steps_seconds(steps), per_call(overlapped, 1), per_call(serial, 1)], rounds
+        def only_compute(steps: int) -> None:
+            for _ in batches:
+                compute(steps, resident)
+            torch.accelerator.synchronize()
+
+        def runs(loop: Callable[[int], None], steps: int) -> Measure:
+            return per_call(lambda: loop(steps), 1)
+
+        # The upload alone is the overlapped loop without its compute.
+        upload, ten = medians([runs(overlapped, 0), runs(only_compute, 10)], rounds)
+        steps = max(1, round(10 * upload / ten))
+        upload, computing, both, one_by_one = medians(
+            [runs(overlapped, 0), runs(only_compute, steps), runs(overlapped, steps), runs(serial, steps)], rounds
         )
     finally:
         torch.set_num_threads(threads)
-    reference = max(upload_seconds, compute_seconds)
-    return [
-        row("prefetch", overlapped_seconds, reference, "ms"),
-        row("prefetch_serial", serial_seconds, reference, "ms"),
-    ]
+    reference = max(upload, computing)
+    return [row("prefetch", both, reference, "ms"), row("prefetch_serial", one_by_one, reference, "ms")]
 
 
 def main() -> None:

@@ -8,8 +8,9 @@
 
 namespace mojo {
 
-// Exactly one of `run` and `drop` is called, exactly once, and consumes `state`. `drop` is called instead of `run` when
-// the work will never run (process exit, lost device); null means there is nothing to release.
+// Once a call has queued it, exactly one of `run` and `drop` is called, exactly once, and consumes `state`. `drop` is
+// called instead of `run` when the work will never run (process exit, lost device); null means there is nothing to
+// release. A call that fails to queue it calls neither: `state` is still its caller's.
 struct HostTask {
   Status (*run)(void* state) noexcept = nullptr;
   void (*drop)(void* state) noexcept = nullptr;

@@ -1,8 +1,6 @@
 #include "mojo/device_context.h"
 
-#include "base/report.h"
 #include "mojo/error.h"
-#include "mojo/process.h"
 #include "runtime/device_state.h"
 #include "runtime/registry.h"
 

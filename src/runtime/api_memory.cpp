@@ -4,20 +4,17 @@
 #include "mojo/error.h"
 #include "mojo/process.h"
 #include "runtime/device_state.h"
+#include "runtime/public_statistics.h"
 #include "runtime/registry.h"
 
 namespace mojo {
 namespace {
 
+using runtime::to_public;
+
 memory::Block* block_of(void* handle) noexcept { return static_cast<memory::Block*>(handle); }
 
-Statistic to_public(const memory::Stat& s) noexcept { return {s.current, s.peak, s.allocated, s.freed}; }
-
-StatisticArray to_public(const memory::StatArray& a) noexcept {
-  return {to_public(a[0]), to_public(a[1]), to_public(a[2])};
-}
-
-BlockState to_public(memory::BlockState state) noexcept {
+BlockState state_of(memory::BlockState state) noexcept {
   switch (state) {
     case memory::BlockState::allocated: return BlockState::allocated;
     case memory::BlockState::active_pending_free: return BlockState::pending_free;
@@ -117,7 +114,7 @@ std::vector<SegmentSnapshot> DeviceContext::memory_snapshot() const {
     made.stream_id = stream_id(segment.stream);
     made.large = segment.is_large;
     for (const memory::BlockSnapshot& block : segment.blocks) {
-      made.blocks.push_back({block.address.address, block.size, block.requested, to_public(block.state)});
+      made.blocks.push_back({block.address.address, block.size, block.requested, state_of(block.state)});
     }
   }
   return out;

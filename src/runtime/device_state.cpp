@@ -84,18 +84,6 @@ void DeviceState::add_dirty(StreamState& stream) noexcept {
   dirty_.push_back(&stream);
 }
 
-bool DeviceState::idle() noexcept {
-  std::vector<StreamState*> busy;
-  {
-    const std::lock_guard lock(dirty_mutex_);
-    busy = dirty_;
-  }
-  return std::all_of(busy.begin(), busy.end(), [](StreamState* stream) {
-    bool complete = false;
-    return stream->query(complete).ok() && complete;
-  });
-}
-
 Status DeviceState::synchronize() noexcept {
   MOJO_RETURN_IF_ERROR(runtime::usable());
   std::vector<StreamState*> busy;

@@ -49,7 +49,6 @@ class DeviceState {
   Status synchronize() noexcept;
 
   void add_dirty(StreamState& stream) noexcept;
-  bool idle() noexcept;
 
  private:
   StreamState* add_stream(int priority, bool is_default);

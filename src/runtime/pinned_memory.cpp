@@ -5,6 +5,7 @@
 #include "mojo/error.h"
 #include "mojo/pinned.h"
 #include "runtime/device_state.h"
+#include "runtime/public_statistics.h"
 
 namespace mojo {
 namespace runtime {
@@ -56,13 +57,6 @@ Status PinnedMemory::allocate(detail::DeviceState& device, std::uint64_t bytes,
 
 }  // namespace runtime
 
-namespace {
-
-DurationStatistic to_public(const memory::DurationStat& d) { return {d.total, d.max, d.min, d.count}; }
-Statistic to_public(const memory::Stat& s) { return {s.current, s.peak, s.allocated, s.freed}; }
-
-}  // namespace
-
 PinnedAllocation pinned_allocate(const DeviceContext& context, std::uint64_t bytes) {
   throw_if_failed(runtime::usable());
   memory::PinnedAllocation made;
@@ -98,6 +92,7 @@ PinnedStatistics pinned_statistics() {
   auto* memory = runtime::PinnedMemory::if_used();
   if (memory == nullptr || in_bad_fork()) return {};
   const memory::PinnedStatistics s = memory->allocator().statistics();
+  using runtime::to_public;
   PinnedStatistics out;
   out.active_requests = to_public(s.active_requests);
   out.active_bytes = to_public(s.active_bytes);

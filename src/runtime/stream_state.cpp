@@ -45,12 +45,11 @@ Status StreamState::record(driver::Event& event, std::uint64_t& number, ordering
 
 Status StreamState::wait(driver::Event& event, ordering::Position position, const ordering::Clock& clock) noexcept {
   if (position.stream == uid_) return {};
-  const StreamState* other = runtime::Registry::instance().streams().at(position.stream);
   const auto complete = [](ordering::Position p) {
     const StreamState* stream = runtime::Registry::instance().streams().at(p.stream);
     return stream != nullptr && stream->completed() >= p.sequence;
   };
-  if (other != nullptr && other->completed() >= position.sequence) return runtime::usable();
+  if (complete(position)) return runtime::usable();
   return enqueue([&](driver::Queue& queue, std::uint64_t number) noexcept {
     MOJO_RETURN_IF_ERROR(queue.wait(event, number));
     clock_.merge(clock, complete);

@@ -2,13 +2,12 @@
 
 #include <c10/util/Exception.h>
 
-#include <algorithm>
-
 #include "mojo/device_context.h"
 #include "mojo/error.h"
 #include "mojo/process.h"
 #include "torch_backend/current.h"
 #include "torch_backend/errors.h"
+#include "torch_backend/statistics.h"
 
 namespace mojo::torch_backend {
 
@@ -49,22 +48,6 @@ void free_allocation(void* handle) {
     return;
   }
   DeviceContext::free(handle);
-}
-
-c10::CachingAllocator::Stat to_c10(const Statistic& statistic) {
-  c10::CachingAllocator::Stat stat;
-  stat.current = statistic.current;
-  stat.peak = statistic.peak;
-  stat.allocated = statistic.allocated;
-  stat.freed = statistic.freed;
-  return stat;
-}
-
-c10::CachingAllocator::StatArray to_c10(const StatisticArray& statistics) {
-  c10::CachingAllocator::StatArray stats;
-  std::transform(statistics.begin(), statistics.end(), stats.begin(),
-                 [](const Statistic& statistic) { return to_c10(statistic); });
-  return stats;
 }
 
 class DeviceAllocator final : public c10::DeviceAllocator {

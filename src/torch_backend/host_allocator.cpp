@@ -3,31 +3,11 @@
 #include "mojo/pinned.h"
 #include "torch_backend/current.h"
 #include "torch_backend/errors.h"
+#include "torch_backend/statistics.h"
 
 namespace mojo::torch_backend {
 
 namespace {
-
-using c10::CachingAllocator::DurationStat;
-using c10::CachingAllocator::Stat;
-
-Stat to_c10(const Statistic& statistic) {
-  Stat stat;
-  stat.current = statistic.current;
-  stat.peak = statistic.peak;
-  stat.allocated = statistic.allocated;
-  stat.freed = statistic.freed;
-  return stat;
-}
-
-DurationStat to_c10(const DurationStatistic& statistic) {
-  DurationStat stat;
-  stat.total = statistic.total;
-  stat.max = statistic.max;
-  stat.min = statistic.min;
-  stat.count = statistic.count;
-  return stat;
-}
 
 void free_pinned(void* handle) { pinned_free(handle); }
 

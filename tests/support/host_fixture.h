@@ -53,8 +53,9 @@ class Gate {
 
 // Queues a callable.
 inline void queue(DeviceStream stream, std::function<Status()> work) {
+  auto state = std::make_unique<std::function<Status()>>(std::move(work));
   HostTask task;
-  task.state = new std::function<Status()>(std::move(work));
+  task.state = state.get();
   task.run = [](void* raw) noexcept -> Status {
     const std::unique_ptr<std::function<Status()>> held(static_cast<std::function<Status()>*>(raw));
     try {
@@ -65,6 +66,7 @@ inline void queue(DeviceStream stream, std::function<Status()> work) {
   };
   task.drop = [](void* raw) noexcept { delete static_cast<std::function<Status()>*>(raw); };
   stream.enqueue_host_task(task);
+  static_cast<void>(state.release());  // the task owns it now
 }
 inline void queue(DeviceStream stream, std::function<void()> work) {
   queue(stream, std::function<Status()>([work = std::move(work)] {

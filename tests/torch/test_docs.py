@@ -102,15 +102,11 @@ def run_block(block: Block) -> None:
 def settle() -> None:
     """No block finds what another that failed has left behind."""
     import torch
+    from helpers import drain
 
     for i in reversed(range(torch.accelerator.device_count())):
         torch.accelerator.set_stream(torch.mojo.default_stream(i))  # makes its device current too
-        while True:
-            try:
-                torch.accelerator.synchronize(i)
-                break
-            except Exception:
-                continue
+    drain()
 
 
 def run_blocks(names: list[str]) -> None:

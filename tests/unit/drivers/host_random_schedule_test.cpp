@@ -99,10 +99,10 @@ TEST(RandomSchedule, IsSwitchedOnAnIdleDeviceOnly) {
   ConformanceBase base(host::make_host_driver(host_options(2)));
   auto device = base.open();
   auto q = base.queue(*device), other = base.queue(*device);
-  std::vector<int> order;
   const auto program = [&] {
-    order.clear();
-    for (int i = 0; i < 30; ++i) base.run(i % 2 == 0 ? *q : *other, [&order, i] { order.push_back(i); });
+    std::vector<int> order(30);
+    std::atomic<std::size_t> next{0};  // without a schedule two workers run the queues
+    for (int i = 0; i < 30; ++i) base.run(i % 2 == 0 ? *q : *other, [&, i] { order[next.fetch_add(1)] = i; });
     EXPECT_TRUE(q->synchronize().ok());
     EXPECT_TRUE(other->synchronize().ok());
     return order;
