@@ -42,6 +42,8 @@ class MOJO_API DeviceStream {
   bool query() const;
   // Blocks the host until all work queued so far is complete, then raises the stream's oldest failure, once.
   void synchronize() const;
+  // The same, and raises nothing of what queued work failed with: that stays on the stream.
+  void wait_until_idle() const;
 
   // Enqueues: marks the work queued on this stream so far. `event` must belong to this stream's device.
   void record_event(DeviceEvent& event) const;

@@ -1,6 +1,7 @@
 // What it is: the whole public API of the device runtime.
 #pragma once
 
+#include "mojo/allocation_policy.h"
 #include "mojo/completion_flag.h"
 #include "mojo/copy_plan.h"
 #include "mojo/device_context.h"

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "mojo/allocation_policy.h"
 #include "mojo/export.h"
 #include "mojo/status.h"
 
@@ -26,6 +27,10 @@ MOJO_API std::vector<SettingInfo> settings();
 MOJO_API Status check_settings();
 // One text for each TORCH_MOJO_BACKEND_* name in the environment that is no setting, with the nearest valid name.
 MOJO_API std::vector<std::string> unknown_settings();
+
+// How the devices opened from now on manage their memory. invalid_argument for a value out of range; failed_precondition
+// if a device is already open under another policy.
+MOJO_API Status set_allocation_policy(const AllocationPolicy& policy) noexcept;
 
 // Called around every blocking wait of the library, on the waiting thread, so that a binding can release its
 // interpreter's lock. `after` receives what `before` returned. Not called when there is nothing to wait for.

@@ -19,6 +19,7 @@ import torch
 
 from torch_mojo_backend import _C
 from torch_mojo_backend.mojo._utils import DeviceLike, _get_device_index
+from torch_mojo_backend.mojo.streams import _require_stream
 
 __all__ = ["Gate", "assert_no_host_wait", "host_waits", "schedule"]
 
@@ -35,12 +36,14 @@ class Gate:
 
     def __init__(self, stream: torch.Stream | None = None, *, timeout: float = 60.0) -> None:
         """Closes a gate on ``stream``, the current one by default."""
-        self._stream = torch.accelerator.current_stream() if stream is None else stream
-        self._timeout = timeout
+        self._stream = torch.accelerator.current_stream() if stream is None else _require_stream(stream)
+        self._timeout = min(float(timeout), threading.TIMEOUT_MAX)
+        if not self._timeout > 0:
+            raise ValueError(f"expected a timeout in seconds, more than 0, got {timeout!r}")
         self._timed_out = False
         self._lock = threading.Lock()
         self._gate = _C.Gate(self._stream.device_index, self._stream.stream_id)
-        self._timer = threading.Timer(timeout, self._time_out)
+        self._timer = threading.Timer(self._timeout, self._time_out)
         self._timer.daemon = True
         self._timer.start()
 

@@ -1,8 +1,18 @@
 #include "memory/block_pool.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace mojo::memory {
+
+std::uint64_t block_size(std::uint64_t bytes, const AllocationPolicy& policy) noexcept {
+  constexpr int first_interval = 20;  // from 1 MiB on; smaller requests count as of it
+  const int interval = static_cast<int>(std::bit_width(bytes)) - 1 - first_interval;
+  const auto last = static_cast<int>(policy.power_of_two_steps.size()) - 1;
+  const std::uint64_t steps = policy.power_of_two_steps[static_cast<std::size_t>(std::clamp(interval, 0, last))];
+  if (steps <= 1 || bytes <= least_block * steps) return block_size(bytes);
+  return block_size(round_up(bytes, std::bit_floor(bytes) / std::bit_floor(steps)));
+}
 
 void BlockPool::share_complete(FenceSource& fences, StreamUid except) noexcept {
   const FreeBlocks& free = ranges.free_blocks();
@@ -32,14 +42,14 @@ Block* BlockPool::take_ordered(FenceSource& fences, StreamUid stream, std::uint6
     if (ordered != 0) {
       it = free.lower_bound(FreeOrder::Key{owner, size, 0});
       for (; it != free.end() && (*it)->owner == owner && (best == nullptr || (*it)->size < best->size); ++it) {
-        if ((*it)->sequence <= ordered) best = *it;
+        if ((*it)->sequence <= ordered && serves(**it, size)) best = *it;
       }
     }
     if (owner == std::numeric_limits<StreamUid>::max()) break;
     it = free.lower_bound(FreeOrder::Key{owner + 1, 0, 0});
   }
   if (best != nullptr) return &take(*best, stream, size);
-  return ranges.mixed_segments() == 0 ? nullptr : take_run(fences, stream, size);
+  return ranges.several_owners() && splits(size) ? take_run(fences, stream, size) : nullptr;
 }
 
 // Neighbours of different owners do not coalesce by themselves. This does it for one who may have them all.
@@ -56,7 +66,7 @@ Block* BlockPool::take_run(FenceSource& fences, StreamUid stream, std::uint64_t 
     return block.sequence <= ordered;
   };
   for (const auto& segment : ranges.segments()) {
-    if (!segment->mixed || segment->size < size) continue;
+    if (segment->size < size) continue;
     Block* first = nullptr;
     std::uint64_t bytes = 0;
     for (Block* block = segment->first; block != nullptr; block = block->next) {
@@ -70,7 +80,8 @@ Block* BlockPool::take_run(FenceSource& fences, StreamUid stream, std::uint64_t 
       }
       bytes += block->size;
       if (bytes < size) continue;
-      return first == block ? &take(*block, stream, size) : &ranges.take_run(*first, *block, size, least_rest_, stream);
+      return first == block ? &take(*block, stream, size)
+                            : &ranges.take_run(*first, *block, size, least_rest(size), stream);
     }
   }
   return nullptr;

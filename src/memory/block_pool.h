@@ -11,6 +11,7 @@
 #include "memory/range_allocator.h"
 #include "memory/sources.h"
 #include "memory/statistics.h"
+#include "mojo/allocation_policy.h"
 
 namespace mojo::memory {
 
@@ -29,6 +30,8 @@ constexpr std::uint64_t round_up(std::uint64_t bytes, std::uint64_t multiple) no
 constexpr std::uint64_t block_size(std::uint64_t bytes) noexcept {
   return bytes < least_block ? least_block : round_up(bytes, least_block);
 }
+// The size that the policy gives a request: with steps, the next of them above it.
+std::uint64_t block_size(std::uint64_t bytes, const AllocationPolicy& policy) noexcept;
 constexpr std::uint64_t segment_size(std::uint64_t block_bytes) noexcept {
   if (block_bytes <= small_size) return small_segment;
   return block_bytes < least_own_segment ? large_segment : round_up(block_bytes, segment_rounding);
@@ -36,25 +39,35 @@ constexpr std::uint64_t segment_size(std::uint64_t block_bytes) noexcept {
 
 class BlockPool {
  public:
-  BlockPool(StatType type, const void* home)
+  // The policy outlives the pool.
+  BlockPool(StatType type, const void* home, const AllocationPolicy& policy)
       : type(type),
         ranges(type == StatType::small_pool ? least_block : small_size, home),
         // What is left of a large block must be worth keeping; this also is what ends up as large.
-        least_rest_(type == StatType::small_pool ? least_block : small_size + 1) {}
+        least_rest_(type == StatType::small_pool ? least_block : small_size + 1),
+        policy_(policy) {}
 
   const StatType type;
   RangeAllocator ranges;
 
-  // Takes a block that `stream` or everyone owns; null if none fits.
-  Block* take_own(StreamUid stream, std::uint64_t size) noexcept {
+  // Whether the policy lets a block that is large enough serve a request.
+  bool serves(const Block& block, std::uint64_t size) const noexcept {
+    return splits(size) ? splits(block.size) : block.size - size <= policy_.max_non_split_rounding;
+  }
+  // A block that `stream` or everyone owns; null if none fits.
+  Block* find_own(StreamUid stream, std::uint64_t size) const noexcept {
     Block* block = ranges.best_fit(stream, size);
+    return block != nullptr && serves(*block, size) ? block : nullptr;
+  }
+  Block* take_own(StreamUid stream, std::uint64_t size) noexcept {
+    Block* block = find_own(stream, size);
     return block == nullptr ? nullptr : &take(*block, stream, size);
   }
   // Takes a block, or adjacent ones, that other streams own but that are ordered before the next operation of `stream`.
   // First makes everyone's what is complete by now, `take_own` included.
   Block* take_ordered(FenceSource& fences, StreamUid stream, std::uint64_t size) noexcept;
   Block& take(Block& block, StreamUid stream, std::uint64_t size) noexcept {
-    return ranges.take(block, size, least_rest_, stream);
+    return ranges.take(block, size, least_rest(size), stream);
   }
   // Makes everyone's the free blocks that are complete, `except` the own ones of a stream.
   void share_complete(FenceSource& fences, StreamUid except = 0) noexcept;
@@ -64,8 +77,13 @@ class BlockPool {
 
  private:
   Block* take_run(FenceSource& fences, StreamUid stream, std::uint64_t size) noexcept;
+  bool splits(std::uint64_t size) const noexcept { return size <= policy_.max_split_bytes; }
+  std::uint64_t least_rest(std::uint64_t size) const noexcept {
+    return splits(size) ? least_rest_ : std::numeric_limits<std::uint64_t>::max();
+  }
 
   const std::uint64_t least_rest_;
+  const AllocationPolicy& policy_;
 };
 
 template <typename F>

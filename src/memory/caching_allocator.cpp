@@ -11,6 +11,13 @@ namespace mojo::memory {
 
 namespace {
 
+// No segment that requests share is of more than the bound, so that all of them can be used again.
+CachingAllocatorOptions rounded(CachingAllocatorOptions options) {
+  std::uint64_t& bound = options.policy.max_split_bytes;
+  if (bound <= largest_request) bound = round_up(std::max(bound, large_segment), segment_rounding);
+  return options;
+}
+
 Status host_memory_exhausted() {
   return Status(StatusCode::out_of_memory, "the host has no memory for the allocator's own records");
 }
@@ -22,9 +29,14 @@ CachingAllocator::Impl::Impl(const CachingAllocator* home, SegmentSource& segmen
     : home_(home),
       segments_(segments),
       fences_(fences),
-      options_(std::move(options)),
-      pools_{BlockPool(StatType::small_pool, home), BlockPool(StatType::large_pool, home)},
-      pending_(fences) {}
+      options_(rounded(std::move(options))),
+      pools_{BlockPool(StatType::small_pool, home, options_.policy),
+             BlockPool(StatType::large_pool, home, options_.policy)},
+      pending_(fences) {
+  if (options_.policy.max_split_bytes != AllocationPolicy::unlimited) {
+    stats_.max_split_size = static_cast<std::int64_t>(options_.policy.max_split_bytes);
+  }
+}
 
 CachingAllocator::Impl::~Impl() {
   for (BlockPool& pool : pools_) {
@@ -39,11 +51,12 @@ Status CachingAllocator::Impl::allocate(std::uint64_t bytes, StreamUid stream, A
   out = {};
   if (bytes == 0) return {};
   if (stream == 0) return Status(StatusCode::invalid_argument, "allocate: stream 0 is no stream");
-  const std::uint64_t size = block_size(std::min(bytes, largest_request));
+  const std::uint64_t size = block_size(std::min(bytes, largest_request), options_.policy);
   const Request request{bytes, size, stream, pools_[size <= small_size ? 0 : 1]};
 
   Lock lock(mutex_);
   if (bytes > largest_request) return out_of_memory(lock, request);
+  request.pool.ranges.note_owner(stream);
   request.pool.ranges.prepare();
   if (!pending_.empty()) pending_.sweep_some(streams_swept_per_allocation, finisher());
   Block* block = request.pool.take_own(stream, size);
@@ -61,6 +74,7 @@ void CachingAllocator::Impl::hand_out(Block& block, const Request& request, Allo
   stats_.active.increase(type, 1);
   stats_.active_bytes.increase(type, static_cast<std::int64_t>(block.size));
   stats_.requested_bytes.increase(type, static_cast<std::int64_t>(block.requested));
+  if (is_oversize(block.size)) stats_.oversize_allocations.increase(1);
   update_split_statistics();
   out = {DevicePtr{block.address}, &block, block.size};
 }
@@ -85,8 +99,12 @@ Status CachingAllocator::Impl::free_locked(Lock& lock, Block& block) noexcept {
   const StatType type = pool_of(block).type;
   stats_.allocation.decrease(type, 1);
   stats_.allocated_bytes.decrease(type, static_cast<std::int64_t>(block.size));
+  if (is_oversize(block.size)) stats_.oversize_allocations.decrease(1);
+  // The position last: a use that is left out because the owner is ordered after it by now is covered by a position
+  // that counts the owner's wait.
+  const bool waits = !block.uses.empty() && pending_.start_waiting(block, block.owner);
   const std::uint64_t sequence = fences_.position(block.owner);
-  if (block.uses.empty() || !pending_.start_waiting(block, block.owner)) {
+  if (!waits) {
     finish_free(block, block.owner, sequence);
     return {};
   }

@@ -15,6 +15,7 @@
 
 #include "memory/sources.h"
 #include "memory/statistics.h"
+#include "mojo/allocation_policy.h"
 
 namespace mojo::memory {
 
@@ -22,6 +23,7 @@ struct Block;
 
 struct CachingAllocatorOptions {
   std::string device_name = "device";  // in error texts: "mojo:0"
+  AllocationPolicy policy = {};
 };
 
 // A live piece of memory. `block` is a handle that makes free and record_stream cheaper than by address.

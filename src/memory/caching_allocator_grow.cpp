@@ -9,6 +9,7 @@ Status CachingAllocator::Impl::allocate_slowly(Lock& lock, const Request& reques
   for (int attempt = 1;; ++attempt) {
     if ((out = reuse(request)) != nullptr) return {};
     if (pending_.poll_fences(lock) && (out = reuse(request)) != nullptr) return {};
+    if (past_threshold(request)) (void)release_cached(lock);
     Status status = grow(lock, request, out);
     if (status.code() != StatusCode::out_of_memory) return status;
 
@@ -25,6 +26,11 @@ Status CachingAllocator::Impl::allocate_slowly(Lock& lock, const Request& reques
       if ((out = reuse(request)) != nullptr) return {};
       seen = progress_;
       status = grow(lock, request, out);
+      if (status.code() != StatusCode::out_of_memory) return status;
+    }
+    // What is left may be less than a whole segment, and enough.
+    if (request.size < segment_size(request.size)) {
+      status = grow(lock, request, request.size, out);
       if (status.code() != StatusCode::out_of_memory) return status;
     }
     if (attempt == allocation_attempts || !wait_for_others(lock, seen)) return out_of_memory(lock, request);
@@ -55,7 +61,7 @@ void CachingAllocator::Impl::take_over_pending(const Request& request) noexcept 
         if (block.owner == request.stream) return true;
         // Of another owner's take no more than what is needed.
         if (&pool_of(block) == &request.pool && block.size >= request.size &&
-            (best == nullptr || block.size < best->size) &&
+            request.pool.serves(block, request.size) && (best == nullptr || block.size < best->size) &&
             block.sequence <=
                 std::max(fences_.completed(block.owner), fences_.ordered_before(block.owner, request.stream))) {
           best = &block;
@@ -66,15 +72,22 @@ void CachingAllocator::Impl::take_over_pending(const Request& request) noexcept 
       [&](UsedItem& item) {
         finish_free(static_cast<Block&>(item), request.stream, fences_.position(request.stream));
       });
-  if (best == nullptr || request.pool.ranges.best_fit(request.stream, request.size) != nullptr) return;
+  if (best == nullptr || request.pool.find_own(request.stream, request.size) != nullptr) return;
   pending_.stop_waiting(*best);
   finish_free(*best, request.stream, fences_.position(request.stream));
 }
 
-Status CachingAllocator::Impl::grow(Lock& lock, const Request& request, Block*& out) {
-  const std::uint64_t bytes = segment_size(request.size);
-  const auto reserved = static_cast<std::uint64_t>(stats_.reserved_bytes.of(StatType::aggregate).current);
-  if (limit_ != 0 && reserved + growing_bytes_ + bytes > limit_) return Status(StatusCode::out_of_memory, "limit");
+std::uint64_t CachingAllocator::Impl::reserved_with(std::uint64_t bytes) const noexcept {
+  return static_cast<std::uint64_t>(stats_.reserved_bytes.of(StatType::aggregate).current) + growing_bytes_ + bytes;
+}
+
+bool CachingAllocator::Impl::past_threshold(const Request& request) const noexcept {
+  const double threshold = options_.policy.garbage_collection_threshold * static_cast<double>(limit_);
+  return threshold > 0 && static_cast<double>(reserved_with(segment_size(request.size))) > threshold;
+}
+
+Status CachingAllocator::Impl::grow(Lock& lock, const Request& request, std::uint64_t bytes, Block*& out) {
+  if (limit_ != 0 && reserved_with(bytes) > limit_) return Status(StatusCode::out_of_memory, "limit");
 
   growing_bytes_ += bytes;
   ++in_flight_;
@@ -88,7 +101,9 @@ Status CachingAllocator::Impl::grow(Lock& lock, const Request& request, Block*& 
 
   Block* block = nullptr;
   try {
-    block = &request.pool.ranges.add_segment(ptr.address, bytes, request.stream, 0);
+    // Nobody has used it yet.
+    block = &request.pool.ranges.add_segment(ptr.address, bytes,
+                                             request.pool.ranges.several_owners() ? 0 : request.stream, 0);
   } catch (...) {
     lock.unlock();
     (void)segments_.free(ptr, bytes);
@@ -97,10 +112,15 @@ Status CachingAllocator::Impl::grow(Lock& lock, const Request& request, Block*& 
   }
   stats_.segment.increase(request.pool.type, 1);
   stats_.reserved_bytes.increase(request.pool.type, static_cast<std::int64_t>(bytes));
+  if (is_oversize(request.size)) stats_.oversize_segments.increase(1);
   ++stats_.num_device_alloc;
   request.pool.ranges.prepare();  // if this throws, the segment is there for the next request
   out = &request.pool.take(*block, request.stream, request.size);
   return {};
+}
+
+Status CachingAllocator::Impl::grow(Lock& lock, const Request& request, Block*& out) {
+  return grow(lock, request, segment_size(request.size), out);
 }
 
 void CachingAllocator::Impl::settle() noexcept {
@@ -144,6 +164,7 @@ Status CachingAllocator::Impl::release_cached(Lock& lock) {
       ++it;
       if (block.is_split()) continue;
       returned.push_back({DevicePtr{block.address}, block.size, pool.type});
+      if (is_oversize(block.size)) stats_.oversize_segments.decrease(1);
       pool.ranges.remove_segment(*block.segment);
     }
   }

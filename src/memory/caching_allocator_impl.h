@@ -79,6 +79,10 @@ class CachingAllocator::Impl {
   Status allocate_slowly(Lock& lock, const Request& request, Block*& out);
   Block* reuse(const Request& request);
   void take_over_pending(const Request& request) noexcept;
+  bool is_oversize(std::uint64_t size) const noexcept { return size > options_.policy.max_split_bytes; }
+  std::uint64_t reserved_with(std::uint64_t bytes) const noexcept;  // what would be reserved with so many bytes more
+  bool past_threshold(const Request& request) const noexcept;
+  Status grow(Lock& lock, const Request& request, std::uint64_t bytes, Block*& out);  // a segment of so many bytes
   Status grow(Lock& lock, const Request& request, Block*& out);
   Status release_cached(Lock& lock);
   bool waiting_could_help(Lock& lock, const Request& request) noexcept;

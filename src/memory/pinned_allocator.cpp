@@ -110,8 +110,8 @@ Status PinnedAllocator::Impl::grow(Lock& lock, std::uint64_t size, PinnedBlock*&
     if (spare_.empty()) {
       spare_.reserve(objects_.size() + 1);
       objects_.push_back(std::make_unique<PinnedBlock>());
+      unused_.adopt(*objects_.back());
       spare_.push_back(objects_.back().get());
-      unused_.adopt(*spare_.back());
     }
     by_address_.emplace(address_of(ptr), spare_.back());
   } catch (...) {

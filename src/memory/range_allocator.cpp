@@ -39,7 +39,6 @@ void RangeAllocator::remove_segment(Segment& segment) noexcept {
   assert(block.use == Block::Use::free && !block.is_split());
   remove_from_free(block);
   drop_block(block);
-  if (segment.mixed) --mixed_segments_;
   const auto at = std::lower_bound(segments_.begin(), segments_.end(), segment.address,
                                    [](const std::unique_ptr<Segment>& s, std::uint64_t a) { return s->address < a; });
   segments_.erase(at);
@@ -124,8 +123,8 @@ Block& RangeAllocator::take_run(Block& first, Block& last, std::uint64_t size, s
 void RangeAllocator::release(Block& block, StreamUid owner, std::uint64_t sequence) noexcept {
   assert(block.use == Block::Use::taken || block.use == Block::Use::waiting);
   mark_owner(*block.segment, owner);
-  const auto joins = [owner](const Block* b) {
-    return b != nullptr && b->use == Block::Use::free && (b->owner == owner || b->owner == 0);
+  const auto joins = [&](const Block* b) {
+    return b != nullptr && b->use == Block::Use::free && (b->owner == owner || (b->owner == 0 && !several_owners_));
   };
   // Not only the next ones: what was everyone's may have lain beside what is the owner's.
   Block* first = &block;
@@ -156,11 +155,6 @@ void RangeAllocator::release(Block& block, StreamUid owner, std::uint64_t sequen
     free_.reposition(*result);
   }
   count(*result, +1);
-  Segment& segment = *result->segment;
-  if (segment.mixed && !result->is_split()) {
-    segment.mixed = false;
-    --mixed_segments_;
-  }
 }
 
 void RangeAllocator::share(Block& block) noexcept {
@@ -264,16 +258,7 @@ void RangeAllocator::absorb_previous(Block& block) noexcept {
 }
 
 void RangeAllocator::mark_owner(Segment& segment, StreamUid owner) noexcept {
-  if (segment.stream == owner || owner == 0) return;
-  if (!segment.first->is_split()) {
-    // One stream has all of it.
-    if (segment.mixed) --mixed_segments_;
-    segment.mixed = false;
-    segment.stream = owner;
-  } else if (!segment.mixed) {
-    segment.mixed = true;
-    ++mixed_segments_;
-  }
+  if (owner != 0 && !segment.first->is_split()) segment.stream = owner;  // one stream has all of it
 }
 
 }  // namespace mojo::memory

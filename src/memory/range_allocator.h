@@ -71,7 +71,6 @@ inline bool FreeOrder::operator()(const Key& a, const Block& b) const noexcept {
 struct Segment {
   std::uint64_t address = 0, size = 0;
   StreamUid stream = 0;  // whom it was got for, or who took it whole last
-  bool mixed = false;    // another stream has taken a part of it
   Block* first = nullptr;
   RangeAllocator* allocator = nullptr;
   // The block that starts in each granule, null if none does, and one bit for each entry that is not null.
@@ -103,8 +102,17 @@ class RangeAllocator {
   Block& take(Block& block, std::uint64_t size, std::uint64_t least_rest, StreamUid owner) noexcept;
   // The same of adjacent free blocks from `first` to `last` that have `size` bytes together, all of them needed.
   Block& take_run(Block& first, Block& last, std::uint64_t size, std::uint64_t least_rest, StreamUid owner) noexcept;
-  // Makes a taken block free, labelled, and coalesces it with free neighbours of the same owner or of everyone. (A
-  // waiting block is taken here.)
+  // Tells of a stream that takes. While there is one alone, all free memory is as good as its own.
+  void note_owner(StreamUid owner) noexcept {
+    if (owner == sole_owner_) return;
+    several_owners_ = sole_owner_ != 0;
+    if (!several_owners_) sole_owner_ = owner;
+  }
+  bool several_owners() const noexcept { return several_owners_; }
+
+  // Makes a taken block free, labelled, and coalesces it with free neighbours of the same owner. With those that are
+  // everyone's only while there is one owner: later they would become one stream's, to be used by the others only when
+  // it has come so far. (A waiting block is taken here.)
   void release(Block& block, StreamUid owner, std::uint64_t sequence) noexcept;
   // Labels a free block as everyone's.
   void share(Block& block) noexcept;
@@ -114,7 +122,6 @@ class RangeAllocator {
 
   const FreeBlocks& free_blocks() const noexcept { return free_; }
   const std::vector<std::unique_ptr<Segment>>& segments() const noexcept { return segments_; }  // by address
-  std::size_t mixed_segments() const noexcept { return mixed_segments_; }
   // Free blocks that do not fill their segment.
   std::int64_t split_free_blocks() const noexcept { return split_free_blocks_; }
   std::int64_t split_free_bytes() const noexcept { return split_free_bytes_; }
@@ -140,8 +147,9 @@ class RangeAllocator {
   FreeBlocks free_;
   std::deque<Block> objects_;
   std::vector<Block*> spare_;
-  std::size_t mixed_segments_ = 0;
   std::int64_t split_free_blocks_ = 0, split_free_bytes_ = 0;
+  StreamUid sole_owner_ = 0;
+  bool several_owners_ = false;
 };
 
 }  // namespace mojo::memory

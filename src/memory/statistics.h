@@ -65,8 +65,8 @@ struct DeviceStatistics {
 
   std::int64_t num_alloc_retries = 0;     // the device refused a segment and the cache was released
   std::int64_t num_ooms = 0;              // allocations that failed in the end
-  Stat oversize_allocations;              // stays zero: no block is too large to be split
-  Stat oversize_segments;                 // stays zero
+  Stat oversize_allocations;              // blocks too large to be split
+  Stat oversize_segments;                 // as they are got
   std::int64_t num_sync_all_streams = 0;  // times the host waited for streams in order not to run out of memory
   std::int64_t num_device_alloc = 0;      // segments asked of the device and given
   std::int64_t num_device_free = 0;       // segments returned

@@ -10,6 +10,7 @@
 #include <torch/library.h>
 
 #include <algorithm>
+#include <array>
 #include <exception>
 #include <memory>
 #include <utility>
@@ -61,7 +62,30 @@ void check_overlap(const Call& call) {
   }
 }
 
+// A pointwise op that reads what it writes: core takes no other shape for it than it has.
+void check_not_read(const Call& call, const at::Tensor& out, at::IntArrayRef sizes) {
+  for (const CallTensor& in : call.tensors)
+    TORCH_CHECK(in.written || in.tensor->unsafeGetTensorImpl() != out.unsafeGetTensorImpl(), "output with shape ",
+                out.sizes(), " doesn't match the broadcast shape ", sizes);
+}
+
+// addr_ is addr.out on its own input, which is not broadcast then.
+void check_addr(const Call& call) {
+  const at::Tensor& self = call.arguments[0].toTensor();
+  TORCH_CHECK(self.dim() == 2, "2D tensor expected, got ", self.dim(), "D tensor for input");
+  TORCH_CHECK(false, "size mismatch, input: ", self.sizes(), ", v1: ", call.arguments[1].toTensor().sizes(),
+              ", v2: ", call.arguments[2].toTensor().sizes());
+}
+
 void resize_outputs(const Call& call, const Shapes& shapes) {
+  if (call.plan.name == "aten::addr.out" && !shapes.resizes.empty() &&
+      call.arguments[0].toTensor().unsafeGetTensorImpl() ==
+          call.arguments[static_cast<std::size_t>(shapes.resizes[0].argument)].toTensor().unsafeGetTensorImpl())
+    check_addr(call);
+  if (call.plan.is_pointwise)
+    for (const ResultShape& wanted : shapes.resizes)
+      check_not_read(call, call.arguments[static_cast<std::size_t>(wanted.argument)].toTensor(),
+                     wanted.shape.sizes_arrayref());
   for (const ResultShape& wanted : shapes.resizes) {
     // A copy: a warning may run anything.
     const at::Tensor out = call.arguments[static_cast<std::size_t>(wanted.argument)].toTensor();
@@ -84,14 +108,14 @@ void run_queued(const OpPlan& plan, Call& call, Stack& stack, const Shapes* shap
         made.emplace_back(at::Tensor());
     }
   }
-  OpTask* const task = OpTask::make(call, stack);
+  TaskOwner<OpTask> task = OpTask::make(call, stack);
   for (const IValue& tensor : made) {
     if (plan.out_overload.has_value())
       task->add_out_argument(tensor.toTensor());
     else
       task->add_result(tensor.toTensor());
   }
-  OpTask::enqueue(task, torch_backend::current_stream(call.device),
+  OpTask::enqueue(std::move(task), torch_backend::current_stream(call.device),
                   plan.out_overload.has_value() ? *plan.out_overload : plan.op);
   plan.queued.fetch_add(1, std::memory_order_relaxed);
   return_results(plan, stack, made);
@@ -115,13 +139,21 @@ at::Tensor on_device(const OpPlan& plan, const at::Tensor& result, c10::DeviceIn
 void run_waited(const OpPlan& plan, Call& call, Stack& stack) {
   const DeviceStream stream = torch_backend::current_stream(call.device);
   const auto results = std::make_shared<WaitedResults>();
-  OpTask* const task = OpTask::make(call, stack);
+  TaskOwner<OpTask> task = OpTask::make(call, stack);
   task->give_results_to(results);
-  OpTask::enqueue(task, stream, plan.op);
+  OpTask::enqueue(std::move(task), stream, plan.op);
   plan.waited.fetch_add(1, std::memory_order_relaxed);
-  torch_backend::translated([&] { stream.synchronize(); });
+  // Not synchronize: what failed before the op must not hide what became of it.
+  torch_backend::translated([&] { stream.wait_until_idle(); });
   if (results->error) std::rethrow_exception(results->error);
   TORCH_CHECK(results->ran, "mojo backend: ", plan.name, " was dropped: the device has been shut down");
+  // Raised below, once the outputs have what the op gave.
+  std::exception_ptr earlier_failure;
+  try {
+    torch_backend::translated([&] { stream.synchronize(); });
+  } catch (...) {
+    earlier_failure = std::current_exception();
+  }
 
   for (const c10::Warning& warning : results->warnings) c10::warn(warning);
   Stack& values = results->values;
@@ -150,6 +182,7 @@ void run_waited(const OpPlan& plan, Call& call, Stack& stack) {
     resize_in_place(out, alias.sizes());  // core's warning came from the kernel
     on_device(plan, alias, call.device, out);
   }
+  if (earlier_failure) std::rethrow_exception(earlier_failure);
   return_results(plan, stack, made);
 }
 
@@ -158,6 +191,10 @@ void answer_probe(const OpPlan& plan, Stack& stack) {
   if (plan.first_out < 0 || !plan.structured.has_value()) throw NotInferable();
   return_results(plan, stack, {});
 }
+
+// Kernels for any device, by core's account, that use one of CPU's directly.
+constexpr std::array<const char*, 4> cpu_only_composites = {"conj_physical_", "kaiser_window", "kaiser_window.periodic",
+                                                            "kaiser_window.beta"};
 
 [[noreturn]] void throw_missing(const OpPlan& plan) {
   TORCH_CHECK_NOT_IMPLEMENTED(false, "Could not run '", plan.name,
@@ -191,6 +228,11 @@ void run_on_host_device(const c10::OperatorHandle& op, Stack* stack) {
     run_waited(plan, call, *stack);
     return;
   }
+  if (plan.rehearses_always) {
+    for (const CallTensor& t : call.tensors)
+      if (t.written) at::assert_no_internal_overlap(*t.tensor);
+    rehearse_small(call);
+  }
   if (plan.shapes_fixed) {
     run_queued(plan, call, *stack, nullptr);
     return;
@@ -207,6 +249,8 @@ void register_engine(torch::Library& fallback, torch::Library& aten) {
   fallback.fallback(torch::CppFunction::makeFromBoxedFunction<&run_on_host_device>());
   // Where core has a device-independent kernel and CPU one of its own: the latter's values are the right ones, and one op
   // is one task.
+  for (const char* name : cpu_only_composites)
+    aten.impl(name, torch::CppFunction::makeFromBoxedFunction<&run_on_host_device>());
   auto& dispatcher = c10::Dispatcher::singleton();
   for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
     if (name.name.rfind("aten::", 0) != 0) continue;

@@ -42,11 +42,28 @@ constexpr std::array<std::string_view, 8> cpu_tensor_names = {
 constexpr std::array<std::string_view, 5> unjudged_names = {
     "aten::masked_fill_", "aten::masked_scatter_", "aten::index_fill_", "aten::_index_put_impl_", "aten::put_"};
 
-// In-place ops with nothing to check before they run: what is written keeps its shape, and all else is numbers.
-constexpr std::array<std::string_view, 12> unchecked_names = {
-    "aten::uniform_",   "aten::normal_",          "aten::random_", "aten::random_.from",
-    "aten::random_.to", "aten::exponential_",     "aten::cauchy_", "aten::log_normal_",
-    "aten::geometric_", "aten::bernoulli_.float", "aten::relu_",   "aten::hardswish_"};
+// In-place ops that draw numbers: what is written keeps its shape; what a distribution accepts is up to its kernel.
+constexpr std::array<std::string_view, 10> drawing_names = {
+    "aten::uniform_",     "aten::normal_", "aten::random_",     "aten::random_.from", "aten::random_.to",
+    "aten::exponential_", "aten::cauchy_", "aten::log_normal_", "aten::geometric_",   "aten::bernoulli_.float"};
+
+// In-place ops with nothing to check before they run.
+constexpr std::array<std::string_view, 2> unchecked_names = {"aten::relu_", "aten::hardswish_"};
+
+// Ops of which CPU checks the dtypes only when it runs, and Meta not at all. (All pointwise ones, too.)
+constexpr std::array<std::string_view, 13> late_dtype_names = {"aten::mm",
+                                                               "aten::addmm",
+                                                               "aten::bmm",
+                                                               "aten::baddbmm",
+                                                               "aten::mv",
+                                                               "aten::addmv",
+                                                               "aten::dot",
+                                                               "aten::vdot",
+                                                               "aten::_softmax",
+                                                               "aten::_log_softmax",
+                                                               "aten::linalg_cross",
+                                                               "aten::grid_sampler_2d",
+                                                               "aten::grid_sampler_3d"};
 
 // Losses whose `.out` kernels give their output the shape of the input for a while; so it cannot be given memory.
 constexpr std::array<std::string_view, 4> resizing_names = {"aten::mse_loss", "aten::smooth_l1_loss",
@@ -136,7 +153,14 @@ bool has_python_kernel(const c10::OperatorHandle& op) {
   const std::string table = op.dumpComputedTable();
   const std::size_t start = starts_with(table, "CPU: ") ? 0 : table.find("\nCPU: ") + 1;
   const std::string_view line = std::string_view(table).substr(start, table.find('\n', start) - start);
-  return line.find(".py:") != std::string_view::npos;
+  // "..., registered at FILE:LINE ...": in Python the file may have any name (a prompt, a notebook's cell).
+  constexpr std::string_view at = "registered at ";
+  const std::size_t place = line.find(at);
+  if (place == std::string_view::npos) return false;
+  const std::string_view file = line.substr(place + at.size(), line.find(':', place) - place - at.size());
+  constexpr std::array<std::string_view, 9> extensions = {".cpp", ".cc",  ".cxx", ".c", ".cu",
+                                                          ".h",   ".hpp", ".inl", ".mm"};
+  return std::none_of(extensions.begin(), extensions.end(), [&](std::string_view end) { return file.ends_with(end); });
 }
 
 void choose_service(OpPlan& plan, bool writes, bool views) {
@@ -185,7 +209,9 @@ void choose_service(OpPlan& plan, bool writes, bool views) {
   const bool can_infer = plan.structured.has_value() || has_kernel(op, DispatchKey::Meta) ||
                          (plan.functional.has_value() && has_kernel(*plan.functional, DispatchKey::Meta));
   const bool in_place = writes && plan.first_out < 0 && plan.fresh_count == 0;
-  if (in_place && (!can_infer || is_one_of(plan.name, unchecked_names))) plan.shapes_fixed = true;
+  plan.rehearses_always = is_one_of(plan.name, drawing_names);
+  if (in_place && (!can_infer || plan.rehearses_always || is_one_of(plan.name, unchecked_names)))
+    plan.shapes_fixed = true;
   // Lists of parameters and their states: nothing changes its shape, and a check would cost more than the call.
   if (in_place && (starts_with(plan.name, "aten::_fused_") || starts_with(plan.name, "aten::_foreach_") ||
                    starts_with(plan.name, "aten::_amp_")))
@@ -200,14 +226,13 @@ OpPlan* make_plan(const c10::OperatorHandle& op, const void* key) {
   auto plan = std::make_unique<OpPlan>(op, key);
   const c10::FunctionSchema& schema = op.schema();
   plan->name = full_name(op.operator_name());
-  bool writes = false, views = false, takes_generator = false;
+  bool writes = false, views = false;
   for (const c10::Argument& argument : schema.arguments()) {
     const auto* alias = argument.alias_info();
     const bool written = alias != nullptr && alias->isWrite();
     writes |= written;
     views |= alias != nullptr && !written;
     const ArgumentType type = type_of(argument);
-    takes_generator |= type == ArgumentType::generator;
     const bool tensors = type <= ArgumentType::optional_tensor_list;
     plan->has_tensor_argument |= tensors && !is_out_argument(argument);
     if (tensors && is_out_argument(argument)) {
@@ -230,8 +255,10 @@ OpPlan* make_plan(const c10::OperatorHandle& op, const void* key) {
   }
 
   // The tag is missing on a few.
-  plan->is_pointwise = op.hasTag(at::Tag::pointwise) || op.operator_name().name == "aten::floor_divide";
-  plan->is_random = op.hasTag(at::Tag::nondeterministic_seeded) && !takes_generator;
+  const std::string& op_name = op.operator_name().name;
+  plan->is_pointwise = op.hasTag(at::Tag::pointwise) || op_name == "aten::floor_divide" || op_name == "aten::where";
+  plan->rehearses_small =
+      !op.hasTag(at::Tag::nondeterministic_seeded) && (plan->is_pointwise || is_one_of(op_name, late_dtype_names));
   plan->rehearses = is_one_of(op.operator_name().name, unjudged_names);
   plan->takes_cpu_tensors = is_one_of(plan->name, cpu_tensor_names);
   plan->waits_for_masks = op.operator_name().name == "aten::index";
@@ -245,7 +272,9 @@ OpPlan* make_plan(const c10::OperatorHandle& op, const void* key) {
     if (has_kernel(op, composite)) plan->structured = op;
     if (!writes && plan->fresh_count > 0) {
       const auto out = sibling(op, count, schema.returns().size(), true);
-      if (out.has_value() && has_kernel(*out, DispatchKey::CPU) && !is_one_of(op.operator_name().name, resizing_names))
+      // Not a full reduction's, which lacks a check of the functional op.
+      if (out.has_value() && has_kernel(*out, DispatchKey::CPU) && !is_one_of(op_name, resizing_names) &&
+          out->operator_name().overload_name != "unary_out")
         plan->out_overload = out;
     }
   }

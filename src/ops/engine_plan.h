@@ -55,11 +55,12 @@ struct OpPlan {
   int fresh_count = 0;
   int first_out = -1;  // the index from which on all arguments are outputs (`.out` overloads), or -1
 
-  bool is_random = false;  // draws random numbers without a generator argument
   bool is_pointwise = false;
   bool has_tensor_argument = false;
   bool takes_cpu_tensors = false;  // of any size, beside device tensors
   bool shapes_fixed = false;       // writes only to arguments, never changes their sizes, has nothing worth checking
+  bool rehearses_small = false;    // dtypes and options are checked by a run on tensors of one element
+  bool rehearses_always = false;   // that at each call: whether numbers are accepted depends on their values
   bool rehearses = false;          // arguments are checked by a run on zeros, where that is cheap
   bool waits_for_masks = false;    // result sizes depend on data if an index is a mask
 

@@ -1,5 +1,7 @@
 #include "ops/engine_shapes.h"
 
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/EmptyTensor.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/Parallel.h>
 #include <ATen/TensorIterator.h>
@@ -170,6 +172,27 @@ void rehearse(const Call& call, std::int64_t most_elements) {
   call.plan.op.callBoxed(stack);
 }
 
+// One element, 1, in as many dimensions.
+at::Tensor one_on_cpu(const at::Tensor& tensor) {
+  if (tensor.is_cpu() && tensor.dim() == 0) return tensor;
+  const c10::SmallVector<std::int64_t, 6> sizes(static_cast<std::size_t>(tensor.dim()), 1);
+  const at::Tensor result = at::detail::empty_cpu(sizes, tensor.scalar_type());
+  result.fill_(1);
+  if (tensor.is_conj()) result._set_conj(true);
+  if (tensor.is_neg()) result._set_neg(true);
+  return result;
+}
+
+struct Silence final : c10::WarningHandler {
+  void process(const c10::Warning&) override {}
+};
+
+bool is_about_dtypes(std::string_view text) {
+  constexpr std::array<std::string_view, 3> words = {"dtype", "scalar type", "not implemented for"};
+  return std::any_of(words.begin(), words.end(),
+                     [&](std::string_view word) { return text.find(word) != std::string_view::npos; });
+}
+
 // Runs the Meta kernel of `op`, which takes the first `count` arguments. `tensors`: the stand-ins of the call's tensors.
 Stack ask_meta(const Call& call, const c10::OperatorHandle& op, std::size_t count, std::vector<at::Tensor>& tensors) {
   Stack stack = stand_ins(call, count, at::Device(at::kMeta),
@@ -277,7 +300,7 @@ bool is_plainly_right(const Call& call) {
   });
 }
 
-Shapes find_shapes(const Call& call) {
+Shapes infer_shapes(const Call& call) {
   const OpPlan& plan = call.plan;
   Shapes shapes;
   if (plan.is_pointwise)
@@ -315,6 +338,12 @@ Shapes find_shapes(const Call& call) {
   return shapes;
 }
 
+Shapes find_shapes(const Call& call) {
+  Shapes shapes = infer_shapes(call);
+  if (call.plan.rehearses_small) rehearse_small(call);
+  return shapes;
+}
+
 // --- the memory ---
 
 struct Entry {
@@ -341,6 +370,21 @@ Entry& entry_for(const Call& call) {
 }
 
 }  // namespace
+
+void rehearse_small(const Call& call) {
+  Stack stack = stand_ins(call, call.arguments.size(), at::Device(at::kCPU), one_on_cpu);
+  for (std::size_t i = 0; i < stack.size(); ++i)  // no number is taken from a generator that anybody knows
+    if (call.plan.arguments[i].type == ArgumentType::generator) stack[i] = at::make_generator<at::CPUGeneratorImpl>();
+  const KernelState state(at::get_num_threads());
+  Silence silence;  // the call itself warns
+  const c10::WarningUtils::WarningHandlerGuard guard(&silence);
+  try {
+    call.plan.op.callBoxed(stack);
+  } catch (const std::exception& error) {
+    // Whether another op takes one element says nothing.
+    if (call.plan.is_pointwise || call.plan.rehearses_always || is_about_dtypes(error.what())) throw;
+  }
+}
 
 std::shared_ptr<const Shapes> shapes_of(const Call& call) {
   constexpr std::size_t longest_key = 4096;

@@ -29,4 +29,7 @@ struct Shapes {
 // The shapes for `call`. Valid while the caller holds it.
 std::shared_ptr<const Shapes> shapes_of(const Call& call);
 
+// Raises what CPU says of the call's dtypes, options and numbers, found out on tensors of one element.
+void rehearse_small(const Call& call);
+
 }  // namespace mojo::ops

@@ -7,7 +7,9 @@
 #include <c10/core/StorageImpl.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <optional>
+#include <unordered_map>
 #include <utility>
 
 #include "torch_backend/generator.h"
@@ -18,8 +20,27 @@ namespace {
 
 using c10::IValue;
 
-// Tensors of one storage get aliases of one storage; with more tensors than this (a step of an optimizer) nobody looks.
-constexpr std::size_t most_shared = 16;
+// Finds the first of the tensors so far that has a storage: by comparing them while they are few, with a table for the
+// long lists of an optimizer's step.
+class FirstWithStorage {
+ public:
+  // The index of the first with this storage; `index` itself if it is that.
+  std::size_t operator()(const void* storage, std::size_t index) {
+    if (seen_.size() < few) {
+      for (const auto& [known, first] : seen_)
+        if (known == storage) return first;
+      seen_.emplace_back(storage, index);
+      return index;
+    }
+    if (table_.empty()) table_.insert(seen_.begin(), seen_.end());
+    return table_.emplace(storage, index).first->second;
+  }
+
+ private:
+  static constexpr std::size_t few = 16;
+  c10::SmallVector<std::pair<const void*, std::size_t>, few> seen_;
+  std::unordered_map<const void*, std::size_t> table_;
+};
 
 class Collector final : public c10::WarningHandler {
  public:
@@ -32,22 +53,16 @@ class Collector final : public c10::WarningHandler {
 
 }  // namespace
 
-OpTask* OpTask::make(const Call& call, torch::jit::Stack& stack) {
+TaskOwner<OpTask> OpTask::make(const Call& call, torch::jit::Stack& stack) {
   void* const block = allocate_task(sizeof(OpTask));
-  auto* const task = new (block) OpTask(call.plan);
+  TaskOwner<OpTask> task(new (block) OpTask(call.plan));
   task->run = [](CpuTask& self) { static_cast<OpTask&>(self).run_on_worker(); };
   task->destroy = [](CpuTask& self) noexcept { static_cast<OpTask&>(self).~OpTask(); };
   task->name = call.plan.name.c_str();
   task->bytes = sizeof(OpTask);
-  try {
-    const std::size_t first = stack.size() - call.arguments.size();
-    for (std::size_t i = 0; i < call.arguments.size(); ++i)
-      task->add(stack[first + i], call.plan.arguments[i], call.device);
-  } catch (...) {
-    task->destroy(*task);
-    free_task(block, sizeof(OpTask));
-    throw;
-  }
+  const std::size_t first = stack.size() - call.arguments.size();
+  for (std::size_t i = 0; i < call.arguments.size(); ++i)
+    task->add(stack[first + i], call.plan.arguments[i], call.device);
   return task;
 }
 
@@ -98,7 +113,7 @@ void OpTask::add_result(const at::Tensor& tensor) {
   results_.push_back(tensor.defined() ? TensorDescriptor(tensor) : TensorDescriptor());
 }
 
-void OpTask::enqueue(OpTask* task, DeviceStream stream, const c10::OperatorHandle& op) {
+void OpTask::enqueue(TaskOwner<OpTask> task, DeviceStream stream, const c10::OperatorHandle& op) {
   task->op_ = &op;
   c10::SmallVector<Access, 8> accesses;
   for (const Tensor& tensor : task->tensors_) {
@@ -109,19 +124,25 @@ void OpTask::enqueue(OpTask* task, DeviceStream stream, const c10::OperatorHandl
     const Access access = result.access(true);
     if (access.ptr) accesses.push_back(access);
   }
-  enqueue_task(stream, task, {accesses.data(), accesses.size()});
+  enqueue_task(stream, std::move(task), {accesses.data(), accesses.size()});
 }
 
 void OpTask::run_on_worker() {
+  // Tensors of one storage get aliases of one storage, so that core's checks see that they overlap.
   c10::SmallVector<at::Tensor, 5> aliases;
+  FirstWithStorage first_with;
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     const TensorDescriptor& descriptor = tensors_[i].descriptor;
-    const at::Tensor* same = nullptr;
-    if (const void* storage = descriptor.storage(); storage != nullptr && tensors_.size() <= most_shared)
-      for (std::size_t j = 0; j < i && same == nullptr; ++j)
-        if (tensors_[j].descriptor.storage() == storage) same = &aliases[j];
-    aliases.push_back(same != nullptr ? as_cpu(descriptor, same->storage()) : as_cpu(descriptor, waited_ != nullptr));
+    const void* const storage = descriptor.storage();
+    const std::size_t first = storage == nullptr ? i : first_with(storage, i);
+    aliases.push_back(first != i ? as_cpu(descriptor, aliases[first].storage())
+                                 : as_cpu(descriptor, waited_ != nullptr));
   }
+  // The default dtype is the process's, and the caller may have changed it since.
+  if (default_dtype_ != c10::get_default_dtype_as_scalartype() && gives_default_dtype())
+    for (std::size_t i = 0; i < tensors_.size(); ++i)
+      if (!tensors_[i].written && aliases[i].defined() && !tensors_[i].descriptor.wrapped_number())
+        aliases[i] = aliases[i].to(default_dtype_);
 
   torch::jit::Stack stack;
   stack.reserve(slots_.size());
@@ -167,6 +188,17 @@ void OpTask::run_on_worker() {
     waited_->error = std::current_exception();
   }
   waited_->ran = true;
+}
+
+bool OpTask::gives_default_dtype() const {
+  if (op_->operator_name().name == "aten::where") return false;  // its first argument chooses, whatever the dtype
+  const auto is = [](bool integral, const TensorDescriptor& tensor) {
+    return !tensor.defined() || c10::isIntegralType(tensor.dtype(), /*includeBool=*/true) == integral;
+  };
+  return std::all_of(tensors_.begin(), tensors_.end(),
+                     [&](const Tensor& t) { return t.descriptor.wrapped_number() || is(!t.written, t.descriptor); }) &&
+         std::all_of(results_.begin(), results_.end(),
+                     [&](const TensorDescriptor& result) { return is(false, result); });
 }
 
 void OpTask::call(torch::jit::Stack& stack, at::ArrayRef<at::Tensor> aliases) {

@@ -7,6 +7,7 @@
 
 #include <ATen/core/ivalue.h>
 #include <ATen/core/stack.h>
+#include <c10/core/DefaultDtype.h>
 #include <c10/util/Exception.h>
 #include <c10/util/SmallVector.h>
 
@@ -32,10 +33,10 @@ struct WaitedResults {
 class OpTask : public CpuTask {
  public:
   // `stack` holds the call's arguments at its end; values that are not tensors are moved out of it.
-  static OpTask* make(const Call& call, torch::jit::Stack& stack);
+  static TaskOwner<OpTask> make(const Call& call, torch::jit::Stack& stack);
 
-  // Enqueues. The results of `op`, an overload without outputs, are copied into `outputs`.
-  static void enqueue(OpTask* task, DeviceStream stream, const c10::OperatorHandle& op);
+  // Enqueues; the task runs `op`.
+  static void enqueue(TaskOwner<OpTask> task, DeviceStream stream, const c10::OperatorHandle& op);
 
   // An output that the CPU kernel gets as a further argument.
   void add_out_argument(const at::Tensor& tensor);
@@ -61,9 +62,12 @@ class OpTask : public CpuTask {
   void run_on_worker();
   void call(torch::jit::Stack& stack, at::ArrayRef<at::Tensor> aliases);
   void copy_results(torch::jit::Stack& stack);
+  // Whether all that the kernel gets is integral and all that it gives is not: then the default dtype is the results'.
+  bool gives_default_dtype() const;
 
   const OpPlan& plan_;
   const c10::OperatorHandle* op_ = nullptr;
+  const at::ScalarType default_dtype_ = c10::get_default_dtype_as_scalartype();  // the caller's
   std::shared_ptr<WaitedResults> waited_;
   c10::SmallVector<Slot, 10> slots_;
   c10::SmallVector<Tensor, 5> tensors_;

@@ -20,5 +20,7 @@ at::Tensor empty_contiguous(at::IntArrayRef sizes, at::ScalarType dtype, c10::De
 
 // empty.memory_format, empty_strided.
 void register_factories(torch::Library& library);
+// arange.start_out.
+void register_ranges(torch::Library& library);
 
 }  // namespace mojo::ops

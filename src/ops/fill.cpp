@@ -75,7 +75,9 @@ at::Tensor& fill_scalar(at::Tensor& self, const at::Scalar& value) {
 at::Tensor& fill_tensor(at::Tensor& self, const at::Tensor& value) {
   TORCH_CHECK(value.dim() == 0, "fill_ only supports 0-dimension value tensor but got tensor with ", value.dim(),
               " dimensions.");
-  if (value.device() != self.device())
+  if (!self.is_privateuseone())
+    self.fill_(value.item());
+  else if (value.device() != self.device())
     fill_with(self, value.item());
   else if (self.is_alias_of(value))
     copy_into(self, value.clone(), /*non_blocking=*/true);  // the fill would change it while it is read

@@ -10,6 +10,8 @@
 #include <cstring>
 #include <utility>
 
+#include "mojo/pinned.h"
+
 namespace mojo::ops {
 
 TensorDescriptor::TensorDescriptor(const at::Tensor& tensor, std::uint8_t flags)
@@ -23,6 +25,10 @@ TensorDescriptor::TensorDescriptor(const at::Tensor& tensor, std::uint8_t flags)
 }
 
 TensorDescriptor::TensorDescriptor(const at::Tensor& tensor, bool written) : TensorDescriptor(tensor, std::uint8_t{0}) {
+  // Nothing would keep a CPU tensor's own memory until the work has run.
+  TORCH_CHECK(tensor.is_privateuseone() || pinned_contains(tensor.storage().data()),
+              "Expected all tensors to be on the same device, but found at least two devices, ",
+              c10::DeviceType::PrivateUse1, " and ", tensor.device(), "!");
   c10::StorageImpl* const storage = tensor.storage().unsafeGetStorageImpl();
   memory_.data = written ? storage->mutable_data() : const_cast<void*>(storage->data());
   memory_.bytes = storage->nbytes();

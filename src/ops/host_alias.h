@@ -23,12 +23,13 @@ namespace mojo::ops {
 class TensorDescriptor {
  public:
   TensorDescriptor() noexcept = default;  // an undefined tensor
-  // Refers to the memory of `tensor`. `written`: the work changes it (a copy-on-write storage gets its own memory now).
+  // Refers to the memory of `tensor`, of a device or pinned; throws for any other. `written`: the work changes it (a copy-on-write storage gets its own memory now).
   explicit TensorDescriptor(const at::Tensor& tensor, bool written = true);
   // Holds the value that `tensor`, on the CPU, has now.
   static TensorDescriptor holding(const at::Tensor& tensor);
 
   bool defined() const noexcept { return flags_ & is_defined; }
+  bool wrapped_number() const noexcept { return flags_ & is_wrapped_number; }
   at::ScalarType dtype() const noexcept { return dtype_; }
   at::IntArrayRef sizes() const noexcept { return shape_.sizes_arrayref(); }
   // The memory that the tensor's elements span; null ranges for held values.

@@ -24,6 +24,7 @@ torch::Library* leaked_library(c10::DispatchKey key) {
 
 void register_core_ops(torch::Library& library) {
   register_factories(library);
+  register_ranges(library);
   register_views(library);
   register_set(library);
   register_resize(library);

@@ -1,4 +1,6 @@
 // Convolution. Core checks the shapes before it comes here; CPU's own choice of a kernel is made on the worker.
+#include <ATen/EmptyTensor.h>
+#include <ATen/Parallel.h>
 #include <ATen/native/ConvUtils.h>
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
@@ -15,6 +17,7 @@
 
 #include "ops/factories.h"
 #include "ops/host_alias.h"
+#include "ops/same_device.h"
 #include "ops/special.h"
 #include "torch_backend/current.h"
 
@@ -30,11 +33,17 @@ struct Parameters {
   bool transposed;
 };
 
-void check_devices(at::ArrayRef<const at::Tensor*> tensors) {
-  for (const at::Tensor* tensor : tensors)
-    TORCH_CHECK(!tensor->defined() || tensor->device() == tensors[0]->device(),
-                "Expected all tensors to be on the same device, but found at least two devices, ", tensors[0]->device(),
-                " and ", tensor->device(), "!");
+// Raises what CPU says of operands of several dtypes; what it says depends on which kernel it would choose.
+void check_dtypes(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {
+  if (input.scalar_type() == weight.scalar_type() && (!bias.defined() || bias.scalar_type() == input.scalar_type()))
+    return;
+  const c10::SmallVector<std::int64_t, 5> ones(static_cast<std::size_t>(input.dim()), 1);
+  const c10::SmallVector<std::int64_t, 3> steps(ones.size() - 2, 1), none(ones.size() - 2, 0);
+  const auto one = [](at::IntArrayRef sizes, at::ScalarType dtype) { return at::detail::empty_cpu(sizes, dtype); };
+  const KernelState state(at::get_num_threads());
+  at::convolution(one(ones, input.scalar_type()), one(ones, weight.scalar_type()),
+                  bias.defined() ? std::optional(one({1}, bias.scalar_type())) : std::nullopt, steps, none, steps,
+                  /*transposed=*/false, none, /*groups=*/1);
 }
 
 // CPU's results are in channels-last where one of the operands is.
@@ -58,7 +67,8 @@ at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight, const 
                        at::IntArrayRef stride, at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed,
                        at::IntArrayRef output_padding, std::int64_t groups) {
   const at::Tensor bias_tensor = bias.value_or(at::Tensor());
-  check_devices({&input, &weight, &bias_tensor});
+  check_same_device({&input, &weight, &bias_tensor});
+  check_dtypes(input, weight, bias_tensor);
   const std::vector<std::int64_t> sizes =
       transposed ? at::native::conv_input_size(input.sizes(), weight.sizes(), padding, output_padding, stride, dilation,
                                                groups)
@@ -87,7 +97,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(const at::Te
                                                                     at::IntArrayRef dilation, bool transposed,
                                                                     at::IntArrayRef output_padding, std::int64_t groups,
                                                                     std::array<bool, 3> mask) {
-  check_devices({&input, &weight, &grad_output});
+  check_same_device({&input, &weight, &grad_output});
   const at::MemoryFormat format = format_of(input, weight);
   const std::int64_t channels = grad_output.size(1);
   at::Tensor grad_input, grad_weight, grad_bias;

@@ -2,6 +2,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/mul.h>
+#include <c10/util/Exception.h>
 
 #include <array>
 #include <optional>
@@ -24,6 +25,11 @@ at::Tensor empty_like(const at::Tensor& tensor, at::ScalarType dtype) {
 
 std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, double p, std::optional<bool> train) {
   const c10::DeviceIndex device = input.device().index();
+  if (train.value_or(true)) {
+    TORCH_CHECK(p >= 0 && p <= 1, "bernoulli_ expects p to be in [0, 1], but got p=", 1 - p);
+    TORCH_CHECK(c10::canCast(at::kFloat, input.scalar_type()),
+                "result type Float can't be cast to the desired output type ", input.scalar_type());
+  }
   at::Tensor output = empty_like(input, input.scalar_type()), mask = empty_like(input, at::kBool);
   if (input.numel() == 0) return {output, mask};
   const TensorDescriptor in(input, false), out(output), keep(mask);

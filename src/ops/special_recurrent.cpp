@@ -20,6 +20,7 @@
 
 #include "ops/factories.h"
 #include "ops/host_alias.h"
+#include "ops/same_device.h"
 #include "ops/special.h"
 #include "torch_backend/current.h"
 
@@ -28,6 +29,11 @@ namespace mojo::ops {
 namespace {
 
 using OptionalTensor = std::optional<at::Tensor>;
+
+const at::Tensor& or_none(const OptionalTensor& tensor) {
+  static const at::Tensor none;
+  return tensor.has_value() ? *tensor : none;
+}
 
 at::Tensor empty_of(at::IntArrayRef sizes, const at::Tensor& like) {
   return empty_contiguous(sizes, like.scalar_type(), like.device().index());
@@ -64,6 +70,7 @@ at::Tensor biased(const TensorDescriptor& gates, const TensorDescriptor& bias) {
 std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm_cell(const at::Tensor& input_gates, const at::Tensor& hidden_gates,
                                                          const at::Tensor& cx, const OptionalTensor& input_bias,
                                                          const OptionalTensor& hidden_bias) {
+  check_same_device({&input_gates, &hidden_gates, &cx, &or_none(input_bias), &or_none(hidden_bias)});
   at::Tensor hy = empty_of(cx.sizes(), cx), cy = empty_of(cx.sizes(), cx),
              workspace = empty_of(input_gates.sizes(), cx);
   const TensorDescriptor ig = reading(input_gates), hg = reading(hidden_gates), c = reading(cx),
@@ -88,6 +95,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm_cell_backward(const Optional
                                                                   bool has_bias) {
   const bool any = (grad_hy.has_value() && grad_hy->defined()) || (grad_cy.has_value() && grad_cy->defined());
   if (!any) return {};
+  check_same_device({&workspace, &cx, &cy, &or_none(grad_hy), &or_none(grad_cy)});
   at::Tensor grad_gates = empty_of(workspace.sizes(), workspace), grad_cx = empty_of(cx.sizes(), cx), grad_bias;
   if (has_bias) grad_bias = empty_of({workspace.size(1)}, workspace);
   const TensorDescriptor gh = reading(grad_hy), gc = reading(grad_cy), c = reading(cx), next = reading(cy),
@@ -119,6 +127,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm_cell_backward(const Optional
 std::tuple<at::Tensor, at::Tensor> gru_cell(const at::Tensor& input_gates, const at::Tensor& hidden_gates,
                                             const at::Tensor& hx, const OptionalTensor& input_bias,
                                             const OptionalTensor& hidden_bias) {
+  check_same_device({&input_gates, &hidden_gates, &hx, &or_none(input_bias), &or_none(hidden_bias)});
   at::Tensor hy = empty_of(hx.sizes(), hx), workspace = empty_of({hx.size(0), 5 * hx.size(1)}, hx);
   const TensorDescriptor ig = reading(input_gates), hg = reading(hidden_gates), h = reading(hx),
                          ib = reading(input_bias), hb = reading(hidden_bias), to_h(hy), to_w(workspace);
@@ -140,6 +149,7 @@ std::tuple<at::Tensor, at::Tensor> gru_cell(const at::Tensor& input_gates, const
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> gru_cell_backward(const at::Tensor& grad_hy,
                                                                                          const at::Tensor& workspace,
                                                                                          bool has_bias) {
+  check_same_device({&workspace, &grad_hy});
   const std::int64_t batch = workspace.size(0), size = workspace.size(1) / 5;
   at::Tensor grad_input = empty_of({batch, 3 * size}, workspace), grad_hidden = empty_of({batch, 3 * size}, workspace),
              grad_hx = empty_of({batch, size}, workspace), grad_input_bias, grad_hidden_bias;

@@ -49,21 +49,12 @@ thread_local OwnBlocks own_blocks;
 
 // --- running ---
 
-struct TaskDeleter {
-  void operator()(CpuTask* task) const noexcept {
-    const std::size_t bytes = task->bytes;
-    task->destroy(*task);
-    free_task(task, bytes);
-  }
-};
-using TaskOwner = std::unique_ptr<CpuTask, TaskDeleter>;
-
 std::string context_of(const CpuTask& task) {
   return std::string("while running ") + task.name + " on mojo:" + std::to_string(static_cast<int>(task.device));
 }
 
 Status run_task(void* state) noexcept {
-  const TaskOwner task(static_cast<CpuTask*>(state));
+  const TaskOwner<> task(static_cast<CpuTask*>(state));
   try {
     const KernelState kernel_state(task->threads);
     task->run(*task);
@@ -103,15 +94,14 @@ void free_task(void* block, std::size_t bytes) noexcept {
   push_returned(free, free);
 }
 
-void enqueue_task(DeviceStream stream, CpuTask* task, std::span<const Access> accesses) {
-  TaskOwner owner(task);
+void enqueue_task(DeviceStream stream, TaskOwner<> task, std::span<const Access> accesses) {
   refuse_while_probing();
   task->threads = at::get_num_threads();
   task->device = static_cast<std::int8_t>(stream.device_index());
   torch_backend::translated([&] {
-    stream.enqueue_host_task({.run = run_task, .drop = drop_task, .state = task, .name = task->name}, accesses);
+    stream.enqueue_host_task({.run = run_task, .drop = drop_task, .state = task.get(), .name = task->name}, accesses);
   });
-  static_cast<void>(owner.release());  // the stream owns it now
+  static_cast<void>(task.release());  // the stream owns it now
 }
 
 KernelState::KernelState(int threads)

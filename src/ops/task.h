@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <new>
 #include <span>
 #include <type_traits>
@@ -36,8 +37,18 @@ struct CpuTask {
 void* allocate_task(std::size_t bytes);
 void free_task(void* block, std::size_t bytes) noexcept;
 
+struct TaskDeleter {
+  void operator()(CpuTask* task) const noexcept {
+    const std::size_t bytes = task->bytes;
+    task->destroy(*task);
+    free_task(task, bytes);
+  }
+};
+template <class Task = CpuTask>
+using TaskOwner = std::unique_ptr<Task, TaskDeleter>;
+
 // Hands over `task`, whose `run`, `destroy`, `name` and `bytes` are set; it is destroyed and freed in any case.
-void enqueue_task(DeviceStream stream, CpuTask* task, std::span<const Access> accesses);
+void enqueue_task(DeviceStream stream, TaskOwner<> task, std::span<const Access> accesses);
 
 // Enqueues `work()`. `name` has static storage; it names the work in error texts and traces.
 template <class F>
@@ -59,7 +70,7 @@ void enqueue_cpu_task(DeviceStream stream, const char* name, F&& work, std::span
   task->destroy = [](CpuTask& self) noexcept { static_cast<Task&>(self).~Task(); };
   task->name = name;
   task->bytes = sizeof(Task);
-  enqueue_task(stream, task, accesses);
+  enqueue_task(stream, TaskOwner<>(task), accesses);
 }
 
 // torch's state of a thread that runs CPU kernels for us: below autograd, autocast off, grad mode off, `threads` threads.

@@ -79,7 +79,9 @@ int DeviceContext::allocation_device(void* handle) noexcept {
   return -1;
 }
 
+// In a process forked too late another thread may hold the allocator's lock for ever: there is nothing to tell.
 MemoryStatistics DeviceContext::memory_statistics() const {
+  if (in_bad_fork()) return {};
   const memory::DeviceStatistics s = state_->allocator().statistics();
   MemoryStatistics out;
   out.allocation = to_public(s.allocation);
@@ -102,10 +104,15 @@ MemoryStatistics DeviceContext::memory_statistics() const {
   return out;
 }
 
-void DeviceContext::reset_peak_statistics() const { state_->allocator().reset_peak_statistics(); }
-void DeviceContext::reset_accumulated_statistics() const { state_->allocator().reset_accumulated_statistics(); }
+void DeviceContext::reset_peak_statistics() const {
+  if (!in_bad_fork()) state_->allocator().reset_peak_statistics();
+}
+void DeviceContext::reset_accumulated_statistics() const {
+  if (!in_bad_fork()) state_->allocator().reset_accumulated_statistics();
+}
 
 std::vector<SegmentSnapshot> DeviceContext::memory_snapshot() const {
+  if (in_bad_fork()) return {};
   std::vector<SegmentSnapshot> out;
   for (const memory::SegmentSnapshot& segment : state_->allocator().snapshot()) {
     SegmentSnapshot& made = out.emplace_back();
@@ -125,7 +132,10 @@ void DeviceContext::empty_cache() const {
   throw_if_failed(state_->allocator().empty_cache());
 }
 
-void DeviceContext::set_memory_limit(std::uint64_t bytes) const { state_->allocator().set_limit(bytes); }
-std::uint64_t DeviceContext::memory_limit() const noexcept { return state_->allocator().limit(); }
+void DeviceContext::set_memory_limit(std::uint64_t bytes) const {
+  throw_if_failed(runtime::usable());
+  state_->allocator().set_limit(bytes);
+}
+std::uint64_t DeviceContext::memory_limit() const noexcept { return in_bad_fork() ? 0 : state_->allocator().limit(); }
 
 }  // namespace mojo

@@ -27,6 +27,8 @@ void DeviceStream::synchronize() const {
   throw_if_failed(state_->take_failure());
 }
 
+void DeviceStream::wait_until_idle() const { throw_if_failed(state_->wait_idle()); }
+
 void DeviceStream::record_event(DeviceEvent& event) const { throw_if_failed(event.state_->record(*state_)); }
 
 void DeviceStream::enqueue_wait_for(const DeviceEvent& event) const {

@@ -10,14 +10,14 @@ constexpr std::size_t most_spare_events = 1024;
 }
 
 DeviceState::DeviceState(int index, std::string driver_name, std::unique_ptr<driver::Device> device,
-                         const base::Settings& settings)
+                         const base::Settings& settings, const AllocationPolicy& policy)
     : index_(index),
       driver_name_(std::move(driver_name)),
       device_(std::move(device)),
       capabilities_(device_->capabilities()),
       staging_bytes_(settings.staging_bytes),
       segments_(*device_),
-      allocator_(segments_, fences_, {.device_name = "device " + std::to_string(index)}) {
+      allocator_(segments_, fences_, {.device_name = "device " + std::to_string(index), .policy = policy}) {
   default_stream_ = add_stream(0, true);
 }
 
@@ -84,28 +84,33 @@ void DeviceState::add_dirty(StreamState& stream) noexcept {
   dirty_.push_back(&stream);
 }
 
+void DeviceState::remove_dirty(StreamState& stream) noexcept {
+  const std::lock_guard lock(dirty_mutex_);
+  // From the end: synchronize goes through them backwards.
+  const auto found = std::find(dirty_.rbegin(), dirty_.rend(), &stream);
+  *found = dirty_.back();
+  dirty_.pop_back();
+}
+
 Status DeviceState::synchronize() noexcept {
   MOJO_RETURN_IF_ERROR(runtime::usable());
   std::vector<StreamState*> busy;
   {
+    // A copy: another thread that synchronizes meanwhile has to wait for the same streams.
     const std::lock_guard lock(dirty_mutex_);
-    busy.swap(dirty_);
+    busy = dirty_;
   }
   Status status;
-  std::vector<StreamState*> still_busy, settled;
-  for (StreamState* stream : busy) {
-    const std::uint64_t number = stream->position();
-    if (status.ok()) status = stream->wait_idle();
-    if (!status.ok() || !stream->clean_if_unchanged(number)) {
-      still_busy.push_back(stream);
-    } else if (stream->oldest_failure() != 0) {
-      settled.push_back(stream);
-    }
+  std::vector<StreamState*> settled;
+  for (auto it = busy.rbegin(); it != busy.rend() && status.ok(); ++it) {
+    StreamState& stream = **it;
+    const std::uint64_t number = stream.position();
+    status = stream.wait_idle();
+    if (status.ok() && stream.clean_if_unchanged(number) && stream.oldest_failure() != 0) settled.push_back(&stream);
   }
   StreamState* failed = nullptr;
   {
     const std::lock_guard lock(dirty_mutex_);
-    dirty_.insert(dirty_.end(), still_busy.begin(), still_busy.end());
     // Streams without a failure leave the list; the oldest failure of the rest is raised now.
     for (StreamState* stream : settled) {
       if (std::find(unsettled_.begin(), unsettled_.end(), stream) == unsettled_.end()) unsettled_.push_back(stream);

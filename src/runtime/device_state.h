@@ -23,7 +23,7 @@ namespace mojo::detail {
 class DeviceState {
  public:
   DeviceState(int index, std::string driver_name, std::unique_ptr<driver::Device> device,
-              const base::Settings& settings);
+              const base::Settings& settings, const AllocationPolicy& policy);
 
   int index() const noexcept { return index_; }
   const std::string& driver_name() const noexcept { return driver_name_; }
@@ -48,7 +48,9 @@ class DeviceState {
   // Blocks the host until all queued so far is complete; then the oldest failure of any stream, the others kept.
   Status synchronize() noexcept;
 
+  // The list of streams with work that no synchronize has waited for; called under the stream's mutex.
   void add_dirty(StreamState& stream) noexcept;
+  void remove_dirty(StreamState& stream) noexcept;
 
  private:
   StreamState* add_stream(int priority, bool is_default);

@@ -105,6 +105,10 @@ Status check_settings() {
   return runtime::Registry::instance().choose_driver();
 }
 
+Status set_allocation_policy(const AllocationPolicy& policy) noexcept {
+  return runtime::Registry::instance().set_allocation_policy(policy);
+}
+
 std::vector<std::string> unknown_settings() { return base::unknown_setting_texts(); }
 
 }  // namespace mojo

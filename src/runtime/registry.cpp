@@ -66,9 +66,26 @@ Status Registry::device(int index, detail::DeviceState*& out) noexcept {
   if (out != nullptr) return {};
   std::unique_ptr<driver::Device> device;
   MOJO_RETURN_IF_ERROR(driver_->open(index, device));
-  out = new detail::DeviceState(index, driver_->name(), std::move(device), settings_);  // lives until the process ends
+  out = new detail::DeviceState(index, driver_->name(), std::move(device), settings_,
+                                policy_);  // lives until the process ends
   devices_[index].store(out, std::memory_order_release);
   device_was_opened();
+  return {};
+}
+
+Status Registry::set_allocation_policy(const AllocationPolicy& policy) noexcept {
+  if (!(policy.garbage_collection_threshold >= 0 && policy.garbage_collection_threshold < 1)) {
+    return {StatusCode::invalid_argument,
+            "allocation policy: garbage_collection_threshold must be at least 0 and less than 1"};
+  }
+  const std::lock_guard lock(mutex_);
+  if (policy == policy_) return {};
+  for (int i = 0; i < max_devices; ++i) {
+    if (opened(i) != nullptr) {
+      return {StatusCode::failed_precondition, "allocation policy: device " + std::to_string(i) + " is already open"};
+    }
+  }
+  policy_ = policy;
   return {};
 }
 
@@ -90,6 +107,7 @@ void Registry::reset_for_test(std::unique_ptr<driver::Driver> driver, const base
   retired->push_back(std::move(driver_));
   settings_ = settings;
   driver_ = std::move(driver);
+  policy_ = {};
   count_ = -1;
   if (driver_ != nullptr) static_cast<void>(driver_->device_count(count_));
   reset_process_state_for_test();

@@ -10,6 +10,7 @@
 #include "base/append_table.h"
 #include "base/env.h"
 #include "driver/driver.h"
+#include "mojo/allocation_policy.h"
 
 namespace mojo::detail {
 class DeviceState;
@@ -32,6 +33,8 @@ class Registry {
   // The state of device `index`, opened now if need be.
   Status device(int index, detail::DeviceState*& out) noexcept;
   detail::DeviceState* opened(int index) const noexcept;  // or null
+  // For the allocators of devices opened from now on; failed_precondition if one is open already with another policy.
+  Status set_allocation_policy(const AllocationPolicy& policy) noexcept;
   const base::Settings& settings() const noexcept { return settings_; }
 
   // Every stream of every device by its process-unique number.
@@ -50,6 +53,7 @@ class Registry {
   std::mutex mutex_;
   std::unique_ptr<driver::Driver> driver_;
   base::Settings settings_;
+  AllocationPolicy policy_;
   int count_ = -1;
   std::atomic<detail::DeviceState*> devices_[max_devices] = {};
   std::mutex streams_mutex_;

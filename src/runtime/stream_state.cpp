@@ -29,7 +29,7 @@ void StreamState::mark_dirty() noexcept {
 bool StreamState::clean_if_unchanged(std::uint64_t number) noexcept {
   const std::lock_guard lock(mutex_);
   if (sequence_.load(std::memory_order_relaxed) != number) return false;
-  dirty_.store(false, std::memory_order_relaxed);
+  if (dirty_.exchange(false, std::memory_order_relaxed)) device_.remove_dirty(*this);  // else another thread did it
   return true;
 }
 
@@ -96,6 +96,7 @@ Status StreamState::query(bool& complete) noexcept {
     return {};
   }
   MOJO_RETURN_IF_ERROR(q->query(complete));
+  complete = complete && !reads_at_once(number);
   if (complete) note_completed(number);
   return {};
 }
@@ -111,6 +112,9 @@ Status StreamState::wait_idle() noexcept {
   const std::uint64_t number = position();
   driver::Queue* q = queue();
   MOJO_RETURN_IF_ERROR(runtime::host_wait([q]() noexcept { return q->synchronize(); }));
+  if (reads_at_once(number)) {
+    const std::lock_guard lock(mutex_);  // held until it has been read
+  }
   note_completed(number);
   return {};
 }

@@ -47,6 +47,24 @@ class StreamState final : public driver::FailureSink {
     return {};
   }
 
+  // Calls `read` on this thread, as one operation of the stream, if all that was queued is known to be complete. `read` is
+  // short: the stream takes nothing else meanwhile.
+  template <class Read>
+  Status run_if_idle(bool& ran, Read&& read) noexcept {
+    ran = false;
+    MOJO_RETURN_IF_ERROR(runtime::usable());
+    const std::lock_guard lock(mutex_);
+    const std::uint64_t number = sequence_.load(std::memory_order_relaxed) + 1;
+    if (completed() + 1 < number || handle_known_.load(std::memory_order_relaxed)) return {};
+    at_once_.store(number, std::memory_order_relaxed);
+    sequence_.store(number, std::memory_order_release);  // from here on a free counts it as a use
+    read();
+    note_completed(number);
+    at_once_.store(0, std::memory_order_release);
+    ran = true;
+    return {};
+  }
+
   // Records `event` and copies the clock at that point, both as one step.
   Status record(driver::Event& event, std::uint64_t& number, ordering::Clock& clock) noexcept;
   // Waits for `event`, recorded at `position` with `clock`; costs no driver call if that is already complete or ordered.
@@ -73,7 +91,7 @@ class StreamState final : public driver::FailureSink {
   std::uint64_t oldest_failure() noexcept;
   void on_failure(std::uint64_t tag, Status status) noexcept override;
 
-  // Takes the stream off its device's list of busy streams if nothing was queued after `number`.
+  // Takes the stream off its device's list of busy streams if nothing was queued after `number`; says whether so.
   bool clean_if_unchanged(std::uint64_t number) noexcept;
 
   // Staging memory held by queued uploads; see runtime/copy/staging.h.
@@ -87,6 +105,11 @@ class StreamState final : public driver::FailureSink {
  private:
   driver::Queue* queue() const noexcept { return queue_.load(std::memory_order_acquire); }
   Status make_queue() noexcept;
+  // Whether one of the first `number` operations is just being run by run_if_idle: the driver knows nothing of it.
+  bool reads_at_once(std::uint64_t number) const noexcept {
+    const std::uint64_t reading = at_once_.load(std::memory_order_acquire);
+    return reading != 0 && reading <= number;
+  }
   void mark_dirty() noexcept;
 
   struct Failure {
@@ -104,6 +127,7 @@ class StreamState final : public driver::FailureSink {
   std::atomic<driver::Queue*> queue_{nullptr};
   std::atomic<std::uint64_t> sequence_{0};
   std::atomic<std::uint64_t> completed_{0};
+  std::atomic<std::uint64_t> at_once_{0};  // the operation that run_if_idle is running, or 0
   std::atomic<bool> dirty_{false};
   std::atomic<bool> handle_known_{false};
   ordering::Clock clock_;

@@ -48,11 +48,14 @@ namespace detail {
 
 constinit thread_local ThreadState thread_state;
 
+void throw_no_device(c10::DeviceIndex index) {
+  TORCH_CHECK(false, "mojo backend: ", static_cast<int>(index),
+              " is the index of no mojo device: expected a tensor or a stream of one");
+}
+
 mojo::detail::StreamState* open_default_stream(c10::DeviceIndex index) {
   auto* const state = context(index).stream().state();
-  CurrentStream& current = thread_state.streams[slot_of(index)];
-  // Opening may have been refused; only what was really got is kept.
-  current.state = state;
+  current_of(index).state = state;  // only what was really got is kept: opening may have been refused
   return state;
 }
 
@@ -117,12 +120,12 @@ DeviceContext context(c10::DeviceIndex index) {
 
 DeviceStream exchange_stream(c10::DeviceIndex index, DeviceStream stream) {
   const DeviceStream previous = current_stream(index);
-  detail::thread_state.streams[slot_of(index)] = {stream.state(), static_cast<std::int64_t>(stream.id())};
+  detail::current_of(index) = {stream.state(), static_cast<std::int64_t>(stream.id())};
   return previous;
 }
 
 std::int64_t exchange_stream_id(c10::DeviceIndex index, std::int64_t id) {
-  detail::CurrentStream& current = detail::thread_state.streams[slot_of(index)];
+  detail::CurrentStream& current = detail::current_of(index);
   const std::int64_t previous = current.id;
   if (previous == id) return previous;
   // The default stream needs no look-up, so that a guard which puts it back opens nothing.
@@ -133,7 +136,7 @@ std::int64_t exchange_stream_id(c10::DeviceIndex index, std::int64_t id) {
 DeviceStream from_c10(const c10::Stream& stream) {
   TORCH_CHECK(stream.device_type() == device_type, "mojo backend: expected a stream of a mojo device, got ", stream);
   const c10::DeviceIndex index = checked_device(stream.device_index());
-  const detail::CurrentStream& current = detail::thread_state.streams[slot_of(index)];
+  const detail::CurrentStream& current = detail::current_of(index);
   if (current.id == stream.id()) return current_stream(index);
   return DeviceStream::from_state(detail::look_up_stream(index, stream.id()));
 }

@@ -44,6 +44,14 @@ struct ThreadState {
 
 extern constinit thread_local ThreadState thread_state;
 
+// What the calling thread has of a device. Throws for a negative index, which is no device of ours (CPU's is -1).
+[[noreturn]] void throw_no_device(c10::DeviceIndex index);
+inline CurrentStream& current_of(c10::DeviceIndex index) {
+  if (index < 0) [[unlikely]]
+    throw_no_device(index);
+  return thread_state.streams[static_cast<std::size_t>(index)];
+}
+
 mojo::detail::StreamState* open_default_stream(c10::DeviceIndex index);
 mojo::detail::StreamState* look_up_stream(c10::DeviceIndex index, std::int64_t id);
 
@@ -67,7 +75,7 @@ MOJO_API DeviceContext context(c10::DeviceIndex index);
 
 // The current stream of a device that exists; opens the device.
 inline DeviceStream current_stream(c10::DeviceIndex index) {
-  mojo::detail::StreamState* state = detail::thread_state.streams[static_cast<std::uint8_t>(index)].state;
+  mojo::detail::StreamState* const state = detail::current_of(index).state;
   return DeviceStream::from_state(state != nullptr ? state : detail::open_default_stream(index));
 }
 
@@ -76,7 +84,7 @@ DeviceStream exchange_stream(c10::DeviceIndex index, DeviceStream stream);
 
 // The id of the current stream; does not open the device.
 inline std::int64_t current_stream_id(c10::DeviceIndex index) noexcept {
-  return detail::thread_state.streams[static_cast<std::uint8_t>(index)].id;
+  return index < 0 ? 0 : detail::thread_state.streams[static_cast<std::size_t>(index)].id;
 }
 // Makes the stream of that id current on the device and returns the id of the one that was.
 std::int64_t exchange_stream_id(c10::DeviceIndex index, std::int64_t id);

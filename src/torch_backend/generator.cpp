@@ -44,9 +44,9 @@ std::vector<at::Generator>& default_generators() {
 MojoGeneratorImpl::MojoGeneratorImpl(c10::DeviceIndex index)
     : GeneratorImpl(c10::Device(c10::DeviceType::PrivateUse1, index),
                     c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)),
-      state_(std::make_shared<State>(State{c10::default_rng_seed_val, 0})) {}
+      state_(std::make_shared<State>()) {}
 
-void MojoGeneratorImpl::set_current_seed(std::uint64_t seed) { *state_ = {seed, 0}; }
+void MojoGeneratorImpl::set_current_seed(std::uint64_t seed) { state_->set(seed, 0); }
 
 std::uint64_t MojoGeneratorImpl::current_seed() const { return state_->seed; }
 
@@ -66,7 +66,7 @@ void MojoGeneratorImpl::set_state(const c10::TensorImpl& state) {
               " bytes, expected ", state_bytes, " (seed and offset)");
   std::uint64_t words[2];
   std::memcpy(words, state.data(), state_bytes);
-  *state_ = {words[0], words[1]};
+  state_->set(words[0], words[1]);
 }
 
 c10::intrusive_ptr<c10::TensorImpl> MojoGeneratorImpl::get_state() const {
@@ -97,7 +97,7 @@ c10::DeviceType MojoGeneratorImpl::device_type() { return torch_backend::device_
 
 MojoGeneratorImpl* MojoGeneratorImpl::clone_impl() const {
   auto* const copy = new MojoGeneratorImpl(device_.index());
-  *copy->state_ = *state_;
+  copy->state_->set(state_->seed, state_->offset);
   return copy;
 }
 

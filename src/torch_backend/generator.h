@@ -10,6 +10,7 @@
 #include <ATen/core/Generator.h>
 #include <c10/core/GeneratorImpl.h>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -41,9 +42,13 @@ class MojoGeneratorImpl final : public c10::GeneratorImpl {
   static c10::DeviceType device_type();
 
  private:
+  // Atomic, since generators that share a state have a mutex each.
   struct State {
-    std::uint64_t seed;
-    std::uint64_t offset;
+    std::atomic<std::uint64_t> seed{c10::default_rng_seed_val}, offset{0};
+    void set(std::uint64_t new_seed, std::uint64_t new_offset) noexcept {
+      seed = new_seed;
+      offset = new_offset;
+    }
   };
 
   MojoGeneratorImpl* clone_impl() const override;

@@ -10,6 +10,7 @@
 #include <mutex>
 
 #include "mojo/process.h"
+#include "torch_backend/allocation_policy.h"
 #include "torch_backend/autocast.h"
 #include "torch_backend/current.h"
 #include "torch_backend/device_allocator.h"
@@ -45,6 +46,7 @@ void register_backend() {
   check_status(check_settings());
   device_count();  // chooses the driver
   check_place();
+  check_status(set_allocation_policy(allocation_policy()));
   c10::register_privateuse1_backend(backend_name);
   c10::impl::registerDeviceGuard(device_type, device_guard());
   c10::SetAllocator(device_type, device_allocator());

@@ -34,7 +34,7 @@ struct DriverUnderTest {
   std::function<std::unique_ptr<driver::Driver>()> make;
 };
 
-inline host::HostOptions host_options(int workers, std::string schedule = "") {
+inline host::HostOptions host_options(int workers, std::string schedule = "fifo") {
   host::HostOptions options;
   options.devices = 2;
   options.memory_bytes = std::uint64_t{64} << 20;
@@ -50,15 +50,15 @@ inline std::vector<DriverUnderTest> full_drivers() {
     return [=] { return host::make_host_driver(host_options(workers, schedule)); };
   };
   std::vector<DriverUnderTest> drivers{
-      {"host_1_worker", host(1, "")}, {"host_2_workers", host(2, "")}, {"host_4_workers", host(4, "")}};
+      {"host_1_worker", host(1, "fifo")}, {"host_2_workers", host(2, "fifo")}, {"host_4_workers", host(4, "fifo")}};
   for (int seed = 0; seed < 7; ++seed) {  // one of each style of schedule
     drivers.push_back({"host_random_" + std::to_string(seed), host(2, "random:" + std::to_string(seed))});
   }
-  drivers.push_back({"checked", [=] { return layers::make_checked(host(2, "")()); }});
+  drivers.push_back({"checked", [=] { return layers::make_checked(host(2, "fifo")()); }});
   drivers.push_back(
-      {"recorded", [=] { return layers::make_recorded(host(2, "")(), std::make_shared<layers::CallLog>()); }});
+      {"recorded", [=] { return layers::make_recorded(host(2, "fifo")(), std::make_shared<layers::CallLog>()); }});
   drivers.push_back({"checked_faulty_recorded", [=] {
-                       auto inner = layers::make_recorded(host(2, "")(), std::make_shared<layers::CallLog>());
+                       auto inner = layers::make_recorded(host(2, "fifo")(), std::make_shared<layers::CallLog>());
                        inner = layers::make_faulty(std::move(inner), std::make_shared<layers::Faults>());
                        return layers::make_checked(std::move(inner));
                      }});

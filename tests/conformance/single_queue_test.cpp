@@ -16,9 +16,9 @@ std::vector<DriverUnderTest> single_queue_drivers() {
     options.single_queue = true;
     return host::make_host_driver(options);
   };
-  return {{"host", [=] { return make(""); }},
+  return {{"host", [=] { return make("fifo"); }},
           {"host_random", [=] { return make("random:3"); }},
-          {"checked", [=] { return layers::make_checked(make("")); }}};
+          {"checked", [=] { return layers::make_checked(make("fifo")); }}};
 }
 INSTANTIATE_TEST_SUITE_P(Drivers, SingleQueue, testing::ValuesIn(single_queue_drivers()), name_of);
 

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <thread>
 
+#include "drivers/layers/hooked.h"
 #include "support/host_fixture.h"
 
 namespace mojo::test {
@@ -185,6 +186,94 @@ TEST_F(Copies, ZeroBytesAreFine) {
   s.upload({}, nullptr, 0, true);
   s.download(nullptr, {}, 0, false);
   EXPECT_THROW(s.fill({}, 3, 0, 2), Error);
+}
+
+// Counts the calls of one name that have begun.
+class Begun final : public layers::CallHook {
+ public:
+  std::string name;  // set while nobody calls
+  std::atomic<int> count{0};
+  Status before(const layers::CallInfo& call) noexcept override {
+    if (name == call.name) ++count;
+    return {};
+  }
+  void after(const layers::CallInfo&, const Status&) noexcept override {}
+};
+
+// Runs `body` on another thread and returns once that thread is in the call of the driver.
+std::thread until_in(Begun& begun, std::function<void()> body) {
+  const int before = begun.count;
+  std::thread thread(std::move(body));
+  while (begun.count == before) std::this_thread::yield();
+  return thread;
+}
+
+class WatchedCopies : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    host::HostOptions options;
+    options.workers = 2;
+    runtime::Registry::instance().reset_for_test(layers::make_hooked(host::make_host_driver(options), begun));
+  }
+  void TearDown() override { runtime::Registry::instance().reset_for_test(nullptr); }
+  std::shared_ptr<Begun> begun = std::make_shared<Begun>();
+};
+
+TEST_F(WatchedCopies, ABlockingDownloadIsAnOperationOfItsStream) {  // O-02, O-04
+  const DeviceContext ctx(0);
+  const DeviceStream s = ctx.create_stream();
+  for (const std::uint64_t bytes : {16ULL, 1ULL << 20}) {
+    const Buffer x(ctx, bytes, s);
+    s.fill(x.memory.ptr, bytes, 1);
+    std::vector<unsigned char> back(bytes);
+    std::thread reader;
+    {
+      Gate gate(s);
+      begun->name = "host_task";
+      reader = until_in(*begun, [&] { s.download(back.data(), x.memory.ptr, bytes, false); });
+      s.fill(x.memory.ptr, bytes, 2);  // behind the download
+    }
+    reader.join();
+    EXPECT_EQ(back.front(), 1);
+    EXPECT_EQ(back.back(), 1);
+  }
+}
+
+TEST_F(WatchedCopies, ADownloadFromAnIdleStreamIsOneToo) {  // O-02
+  const DeviceContext ctx(0);
+  const DeviceStream s = ctx.create_stream();
+  const Buffer x(ctx, 64, s);
+  s.fill(x.memory.ptr, 64, 3);
+  s.synchronize();
+  unsigned char back[64];
+  for (int i = 0; i < 100; ++i) {
+    s.download(back, x.memory.ptr, 64, false);
+    ASSERT_EQ(back[0], 3 + i);
+    ASSERT_TRUE(s.query());
+    s.fill(x.memory.ptr, 64, static_cast<std::uint64_t>(4 + i));
+    s.synchronize();
+  }
+}
+
+TEST_F(WatchedCopies, ASecondDeviceSynchronizeWaitsForTheSameStreams) {  // O-05
+  const DeviceContext ctx(0);
+  const DeviceStream s = ctx.create_stream();
+  std::atomic<int> returned{0};
+  std::vector<std::thread> threads;
+  {
+    Gate gate(s);
+    queue(s, [] {});
+    begun->name = "synchronize";
+    for (int i = 0; i < 2; ++i) {
+      threads.push_back(until_in(*begun, [&] {
+        ctx.synchronize();
+        ++returned;
+      }));
+    }
+    EXPECT_EQ(returned, 0);
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(returned, 2);
 }
 
 }  // namespace

@@ -28,6 +28,7 @@ def tree(tmp_path):
         "include/mojo/status.h",
         "include/mojo/device_ptr.h",
         "include/mojo/host_task.h",
+        "include/mojo/allocation_policy.h",
         "include/mojo/device_context.h",
         "src/base/env.h",
         "src/driver/driver.h",

@@ -657,3 +657,24 @@ def test_a_failed_copy_changes_nothing_and_the_next_one_works(device):
             x.copy_(torch.ones(5, dtype=torch.int64))
     assert torch.accelerator.memory_allocated() == allocated
     assert x.copy_(torch.ones(4, dtype=torch.int64)).tolist() == [1] * 4
+
+
+@contract("O-02", "O-04")
+def test_a_download_is_not_torn_by_another_threads_work(device):
+    x = filled(device, 0, 1 << 16)
+    done = threading.Event()
+
+    def write() -> None:
+        for i in range(1, 400):
+            x.fill_(float(i))
+        done.set()
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    last = 0.0
+    while not done.is_set():
+        y = x.cpu()
+        assert y.eq(y[0]).all() and y[0] >= last
+        last = y[0].item()
+    thread.join()
+    assert x.cpu().eq(399).all()

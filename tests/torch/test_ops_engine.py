@@ -7,6 +7,7 @@ import warnings
 import pytest
 import torch
 from contract import contract
+from helpers import run_python
 from torch_mojo_backend import _C
 from torch_mojo_backend.testing import Gate, assert_no_host_wait
 
@@ -328,3 +329,148 @@ def test_op_counts_tell_what_waited_and_why(device, counts):
     x.nonzero()
     assert counts()["aten::nonzero"] == (0, 2)
     assert "depends on data" in _C.op_counts()["aten::nonzero"]["reason"]
+
+
+def test_a_device_value_fills_a_cpu_tensor(device):
+    value = torch.tensor(2.0, device=device)
+    assert torch.zeros(3).fill_(value).tolist() == [2, 2, 2]
+
+
+@pytest.mark.parametrize("which", range(5))
+def test_fused_cells_refuse_tensors_of_several_devices(device, which):
+    def arguments(gates: int) -> list[torch.Tensor]:
+        x, h, c = (torch.randn(2, 4, device=device) for _ in range(3))
+        weights = [torch.randn(gates * 4, 4, device=device) for _ in range(2)]
+        biases = [torch.randn(gates * 4, device=device) for _ in range(2)]
+        return [h, c, *biases, x, *weights]
+
+    h, c, b_ih, b_hh, x, w_ih, w_hh = (a.cpu() if i == which else a for i, a in enumerate(arguments(4)))
+    with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
+        torch.lstm_cell(x, (h, c), w_ih, w_hh, b_ih, b_hh)
+    if which == 1:
+        return
+    h, c, b_ih, b_hh, x, w_ih, w_hh = (a.cpu() if i == which else a for i, a in enumerate(arguments(3)))
+    with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
+        torch.gru_cell(x, h, w_ih, w_hh, b_ih, b_hh)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda a, b: torch.add(a, b, out=a),
+        lambda a, b: torch.maximum(b, a, out=a),
+        lambda a, b: torch.lerp(a, b, 0.5, out=a),
+        lambda a, b: torch.addcmul(a, b, b, out=a),
+        lambda a, b: torch.where(b > 0, a, b, out=a),
+    ],
+)
+def test_an_output_that_is_an_input_is_not_resized(device, call):
+    def texts(place: torch.device | str) -> tuple[str, list[float]]:
+        a, b = torch.full((1,), 5.0, device=place), torch.ones(3, device=place)
+        with pytest.raises(RuntimeError) as caught:
+            call(a, b)
+        return str(caught.value).split("\n")[0], a.tolist()
+
+    assert texts(device) == texts("cpu")
+
+
+def test_an_overlap_is_seen_in_a_long_list(device):
+    a = torch.arange(20.0, device=device)
+    with pytest.raises(RuntimeError, match="single memory location"):
+        torch.cat([a[i : i + 1] for i in range(19, -1, -1)], out=a)
+        torch.accelerator.synchronize()
+
+
+def test_the_default_dtype_is_that_of_the_call(device):
+    a, b = torch.tensor([1, 2, 3], device=device), torch.tensor([3, 7, 11], device=device)
+    calls = [lambda a, b: a / b, lambda a, b: a * 0.1, lambda a, b: a.sqrt(), lambda a, b: torch.where(a > 1, a, 0.1)]
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        expected = [call(a.cpu(), b.cpu()) for call in calls]
+        with Gate():
+            results = [call(a, b) for call in calls]
+            torch.set_default_dtype(torch.float32)
+    finally:
+        torch.set_default_dtype(before)
+    for result, value in zip(results, expected, strict=True):
+        assert result.dtype == value.dtype and torch.equal(result.cpu(), value)
+
+
+@contract("O-08")
+def test_an_older_failure_does_not_hide_an_ops_own(device):
+    index, negative = torch.tensor([7], device=device), torch.tensor([-1], device=device)
+    torch.zeros(3, device=device).index_select(0, index)  # fails when it runs
+    with pytest.raises(RuntimeError, match="non-negative"):
+        negative.bincount()  # waits for its own result
+    with pytest.raises(IndexError):
+        torch.accelerator.synchronize()
+
+    # In place: what the op did is there, then the older failure is raised.
+    out = torch.empty(0, dtype=torch.int64, device=device)
+    torch.zeros(3, device=device).index_select(0, index)
+    with pytest.raises(IndexError):
+        torch.nonzero(torch.tensor([0, 1, 1], device=device), out=out)
+    assert out.tolist() == [[1], [2]]
+
+
+def test_ranges_need_no_compiler():
+    done = run_python(
+        """
+        import sys
+        x = torch.arange(10, device="mojo")
+        y = torch.arange(0, 1, 0.25, device="mojo")
+        assert x.tolist() == list(range(10)) and y.tolist() == [0, 0.25, 0.5, 0.75]
+        assert "torch._dynamo" not in sys.modules
+        """
+    )
+    assert not done.stderr
+
+
+RANGES = [(5,), (0,), (2, 7), (2, 2), (1, 2, 0.3), (5, 0, -2), (0.5, 3), (0, 1 << 40, 1 << 38), (True,)]
+
+
+@pytest.mark.parametrize("dtype", [None, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.uint8])
+@pytest.mark.parametrize("bounds", RANGES, ids=str)
+def test_ranges_are_those_of_cpu(device, bounds, dtype):
+    def outcome(place: torch.device | str) -> object:
+        try:
+            result = torch.arange(*bounds, dtype=dtype, device=place)
+        except (RuntimeError, ValueError) as error:
+            return type(error), str(error).split("\n")[0]
+        return result.dtype, result.tolist()
+
+    assert outcome(device) == outcome("cpu")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda d: torch.arange(0, 5, 0, device=d),
+        lambda d: torch.arange(0, 5, -1, device=d),
+        lambda d: torch.arange(0, float("inf"), device=d),
+        lambda d: torch.arange(0, float("nan"), device=d),
+        lambda d: torch.arange(5, dtype=torch.complex64, device=d),
+        lambda d: torch.arange(5, dtype=torch.bool, device=d),
+    ],
+)
+def test_ranges_refuse_what_cpu_refuses(device, call):
+    def outcome(place: torch.device | str) -> object:
+        try:
+            return call(place).tolist()
+        except (RuntimeError, ValueError, NotImplementedError) as error:
+            return type(error), str(error).split("\n")[0]
+
+    with Gate():
+        ours = outcome(device)
+    assert ours == outcome("cpu")
+
+
+def test_ranges_go_where_the_output_is(device):
+    for make in (lambda d: torch.empty(10, device=d)[::2], lambda d: torch.empty(0, device=d)):
+        ours, theirs = make(device), make("cpu")
+        assert torch.equal(torch.arange(1, 6, out=ours).cpu(), torch.arange(1, 6, out=theirs))
+    out = torch.empty(3, device=device)
+    with pytest.warns(UserWarning, match="does not match the computed number of elements"):
+        torch.arange(5, out=out)
+    assert out.tolist() == [0, 1, 2, 3, 4]

@@ -180,3 +180,35 @@ def test_type_hints_are_declared():
     import torch_mojo_backend
 
     assert (pathlib.Path(torch_mojo_backend.__file__).parent / "py.typed").exists()
+
+
+def test_torchs_allocator_settings_apply(monkeypatch):
+    monkeypatch.setenv("PYTORCH_ALLOC_CONF", "max_split_size_mb:64,roundup_power2_divisions:4")
+    done = run_python(
+        """
+        x = torch.empty(1300 << 10, dtype=torch.uint8, device="mojo")
+        assert torch.mojo.memory_stats()["max_split_size"] == 64 << 20
+        assert torch.mojo.memory_allocated() == 1536 << 10, torch.mojo.memory_allocated()
+        large = torch.empty(100 << 20, dtype=torch.uint8, device="mojo")
+        del large
+        small = torch.empty(8 << 20, dtype=torch.uint8, device="mojo")  # no part of the large block
+        assert torch.mojo.memory_reserved() == (112 + 20) << 20, torch.mojo.memory_reserved()
+        """
+    )
+    assert not done.stderr
+
+
+def test_an_allocator_setting_that_torch_refuses_is_its_error(monkeypatch):
+    monkeypatch.setenv("PYTORCH_ALLOC_CONF", "max_split_size_mb:5")
+    done = run_python(
+        """
+        import torch, torch_mojo_backend
+        try:
+            torch_mojo_backend.register_mojo_devices()
+        except ValueError as error:
+            print(error)
+        assert torch._C._get_privateuse1_backend_name() == "privateuseone" and not hasattr(torch, "mojo")
+        """,
+        register=False,
+    )
+    assert "max_split_size_mb" in done.stdout

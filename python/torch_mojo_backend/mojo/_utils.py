@@ -20,6 +20,11 @@ def _get_device_index(device: DeviceLike, optional: bool = False, allow_cpu: boo
     if isinstance(device, bool):
         raise TypeError(f"expected a device, a string or an index, got {device!r}")
     if isinstance(device, int):
+        # torch keeps an index in 8 bits: one that does not fit must not become another.
+        if not -128 <= device <= 127:
+            count = torch.accelerator.device_count()
+            valid = "the only device is 0" if count == 1 else f"there are {count} devices, 0 to {count - 1}"
+            raise RuntimeError(f"mojo backend: device index {device} is out of range: {valid}")
         return device
     if isinstance(device, str):
         device = torch.device(device)

@@ -96,5 +96,7 @@ def is_current_stream_capturing() -> bool:
 
 def _sleep(cycles: int) -> None:
     """Keeps the current stream busy: 1.5e6 cycles are a millisecond. Holds no thread of the device."""
+    if not 0 <= cycles < 2**63:
+        raise ValueError(f"expected a number of cycles from 0 to 2**63 - 1, got {cycles}")
     current = torch.accelerator.current_stream()
     _C.enqueue_delay(current.device_index, current.stream_id, int(cycles / _CYCLES_PER_NANOSECOND))

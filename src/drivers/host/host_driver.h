@@ -17,7 +17,7 @@ struct HostOptions {
   std::uint64_t memory_bytes = 0;  // capacity of each device; 0: three quarters of the machine's memory / devices
   int workers = 0;                 // 0: as many as the cores this process may use, at least two
   bool single_queue = false;       // behave as a device with one queue and no events
-  std::string schedule;            // "" or "fifo", or "random:SEED": see random_schedule.h
+  std::string schedule = "fifo";   // or "random:SEED": see random_schedule.h
   bool scribble_freed = false;     // overwrite segments with 0xCD before they go back to the system
 };
 

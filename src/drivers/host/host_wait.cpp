@@ -24,6 +24,14 @@ Scheduler::HostWait::~HostWait() {
   if (next_ != nullptr) next_->previous_ = previous_;
 }
 
+void Scheduler::wake_host_waits() noexcept {
+  std::lock_guard guard(host_waits_lock_);
+  for (HostWait* wait = host_waits_; wait != nullptr; wait = wait->next_) {
+    wait->word_.fetch_add(wait->poke_, std::memory_order_seq_cst);
+    wait->word_.notify_all();
+  }
+}
+
 Status Scheduler::wait_record(Record& record) noexcept {
   if (!record.done()) {
     if (RandomSchedule* schedule = random()) MOJO_RETURN_IF_ERROR(schedule->drive(record));
@@ -42,6 +50,7 @@ Status Scheduler::wait_record(Record& record) noexcept {
         record.word.fetch_or(Record::host_waits_bit, std::memory_order_acq_rel);
         continue;
       }
+      MOJO_RETURN_IF_ERROR(ensure_worker());
       record.word.wait(word, std::memory_order_acquire);
     }
   }
@@ -51,7 +60,7 @@ Status Scheduler::wait_record(Record& record) noexcept {
 Status Scheduler::parse_schedule(std::string_view text, bool& random, std::uint64_t& seed) {
   constexpr std::string_view prefix = "random:";
   random = text.starts_with(prefix);
-  if (text.empty() || text == "fifo") return {};
+  if (text == "fifo") return {};
   if (random) {
     const std::string_view digits = text.substr(prefix.size());
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), seed);

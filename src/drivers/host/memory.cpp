@@ -15,6 +15,8 @@ namespace {
 constexpr std::uint64_t small_alignment = 512;  // what the caching allocator rounds to
 constexpr std::uint64_t map_from = std::uint64_t{1} << 20;
 constexpr std::uint64_t huge_page = std::uint64_t{2} << 20;
+constexpr std::uint64_t most_scribbled = std::uint64_t{64} << 20;
+constexpr std::size_t most_spare = 4096;  // ranges: they count against the system's bound on mappings
 
 constexpr std::uint64_t round_up(std::uint64_t n, std::uint64_t unit) noexcept { return (n + unit - 1) / unit * unit; }
 
@@ -42,6 +44,7 @@ std::uint64_t machine_memory() noexcept {
 DeviceMemory::~DeviceMemory() {
   for (const auto& [address, segment] : segments_) give_back(address, segment);
   for (const auto& [address, segment] : pinned_) give_back(address, segment);
+  for (const auto& [bytes, address] : spare_) munmap(address, bytes);
 }
 
 // What a request takes from the capacity.
@@ -81,6 +84,31 @@ void DeviceMemory::give_back(void* address, const Segment& segment) noexcept {
   }
 }
 
+void* DeviceMemory::take_spare(const Segment& segment) noexcept {
+  std::lock_guard guard(mutex_);
+  const auto found = spare_.find(segment.bytes);
+  if (!segment.mapped || found == spare_.end()) return nullptr;
+  void* const address = found->second;
+  spare_.erase(found);
+  return address;
+}
+
+bool DeviceMemory::keep_spare(void* address, const Segment& segment) noexcept {
+  if (!segment.mapped) return false;
+  if (scribble_freed_) std::memset(address, 0xCD, segment.bytes);
+  // The pages go back to the system, unless what was written there is to be seen.
+  const bool keep_pages = scribble_freed_ && segment.bytes <= most_scribbled;
+  std::lock_guard guard(mutex_);
+  if (spare_.size() >= most_spare) return false;
+  if (!keep_pages && madvise(address, segment.bytes, MADV_DONTNEED) != 0) return false;
+  try {
+    spare_.emplace(segment.bytes, address);
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
+
 Status DeviceMemory::allocate(std::uint64_t bytes, DevicePtr& out) noexcept {
   out = {};
   if (bytes == 0) return {};
@@ -91,7 +119,8 @@ Status DeviceMemory::allocate(std::uint64_t bytes, DevicePtr& out) noexcept {
     if (segment.bytes > capacity_ - used_) return out_of_memory(what, bytes, capacity_ - used_, capacity_);
     used_ += segment.bytes;  // the system's answer is awaited without the lock
   }
-  void* const address = obtain(segment);
+  void* address = take_spare(segment);
+  if (address == nullptr) address = obtain(segment);
   std::lock_guard guard(mutex_);
   try {
     if (address != nullptr) {
@@ -120,7 +149,7 @@ Status DeviceMemory::free(DevicePtr ptr) noexcept {
     segments_.erase(it);
     used_ -= segment.bytes;
   }
-  give_back(ptr.opaque(), segment);
+  if (!keep_spare(ptr.opaque(), segment)) give_back(ptr.opaque(), segment);
   return {};
 }
 

@@ -1,6 +1,7 @@
 // What it is: DeviceMemory, the raw segments of one host device, limited to its capacity; and page-aligned pinned
 //   memory.
-// Ordering: none; who frees knows that no queued work uses the segment. Threads: any.
+// Ordering: none; who frees knows that no queued work uses the segment. Work that does so all the same, for want of a
+//   wait, finds other values there, as on any device, and no fault: addresses stay mapped. Threads: any.
 // Errors: out_of_memory with the numbers; invalid_argument for an address that is not a segment's.
 #pragma once
 
@@ -32,6 +33,8 @@ class DeviceMemory {
   };
   static Segment plan(std::uint64_t bytes) noexcept;
   static void* obtain(const Segment& segment) noexcept;
+  void* take_spare(const Segment& segment) noexcept;
+  bool keep_spare(void* address, const Segment& segment) noexcept;
   void give_back(void* address, const Segment& segment) noexcept;
 
   const int device_;
@@ -40,6 +43,8 @@ class DeviceMemory {
   mutable std::mutex mutex_;
   std::uint64_t used_ = 0;
   std::unordered_map<void*, Segment> segments_;
+  // Mapped ranges that were given back, by size: their pages are the system's, their addresses wait for the next segment.
+  std::unordered_multimap<std::uint64_t, void*> spare_;
   std::unordered_map<void*, Segment> pinned_;
 };
 

@@ -139,7 +139,7 @@ Status HostQueue::query(bool& complete) noexcept {
     complete = true;
     return {};
   }
-  const std::uint64_t tag = core_->last_tag.load(std::memory_order_relaxed);
+  const std::uint64_t tag = core_->last_tag.load(std::memory_order_acquire);
   const std::uint64_t target = core_->enqueued.load(std::memory_order_acquire);
   complete = core_->poll(target);
   if (complete) {
@@ -152,7 +152,7 @@ Status HostQueue::query(bool& complete) noexcept {
 
 Status HostQueue::synchronize() noexcept {
   if (scheduler_->forked()) return scheduler_->forked_status();
-  const std::uint64_t tag = core_->last_tag.load(std::memory_order_relaxed);
+  const std::uint64_t tag = core_->last_tag.load(std::memory_order_acquire);
   const std::uint64_t target = core_->enqueued.load(std::memory_order_acquire);
   if (core_->completed.load(std::memory_order_acquire) < target && driver::in_host_task()) {
     return Status(StatusCode::failed_precondition, "host driver: a host task must not wait for a queue");

@@ -56,6 +56,7 @@ Status QueueCore::wait_completed(std::uint64_t target) noexcept {
     while (target < least && !wait_target.compare_exchange_weak(least, target, std::memory_order_seq_cst)) {}
     if (completed.load(std::memory_order_seq_cst) >= target) return {};
     if (closed.load(std::memory_order_acquire)) return closed_status();
+    MOJO_RETURN_IF_ERROR(scheduler.ensure_worker());
     wake_word.wait(seen, std::memory_order_seq_cst);
   }
 }

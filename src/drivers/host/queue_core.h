@@ -49,7 +49,7 @@ class QueueCore {
       op->tag = tag;
       init(*op);
       append(op);
-      last_tag.store(tag, std::memory_order_relaxed);
+      last_tag.store(tag, std::memory_order_release);
       random = random_schedule;
       if (!random && state == QueueState::idle) {
         state = QueueState::ready;
@@ -114,6 +114,12 @@ class QueueCore {
   }
   void wake_host_waiters() noexcept;
   void add_ref() noexcept { refs.fetch_add(1, std::memory_order_relaxed); }
+  // False if the last reference is gone already: its destructor is about to run.
+  bool add_ref_unless_dead() noexcept {
+    std::uint32_t count = refs.load(std::memory_order_relaxed);
+    while (count != 0 && !refs.compare_exchange_weak(count, count + 1, std::memory_order_relaxed)) {}
+    return count != 0;
+  }
   void unref() noexcept {
     if (refs.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
   }

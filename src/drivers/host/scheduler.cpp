@@ -66,21 +66,22 @@ Status Scheduler::admit_without_worker() noexcept {
   return used == now ? Status() : forked_status();
 }
 
-Status Scheduler::admit_slow() noexcept {
-  MOJO_RETURN_IF_ERROR(admit_without_worker());
+Status Scheduler::ensure_worker() noexcept {
+  if (live_.load(std::memory_order_relaxed) != 0) [[likely]]
+    return {};
   {
     std::lock_guard guard(lock_);
-    if (live_.load() != 0) {
-      // Another thread is starting the first worker. Should that fail, it is the one told.
-      admitted_epoch_.store(fork_epoch(), std::memory_order_release);
-      return {};
-    }
+    if (live_.load() != 0) return {};  // another thread is starting it, and is told if that fails
     live_.fetch_add(1);
   }
-  if (!start_worker()) {
-    if (stopping()) return stopped_status();
-    return Status(StatusCode::unavailable, "host driver: no thread could be started for the device's work");
-  }
+  if (start_worker()) return {};
+  if (stopping()) return stopped_status();
+  return Status(StatusCode::unavailable, "host driver: no thread could be started for the device's work");
+}
+
+Status Scheduler::admit_slow() noexcept {
+  MOJO_RETURN_IF_ERROR(admit_without_worker());
+  MOJO_RETURN_IF_ERROR(ensure_worker());
   admitted_epoch_.store(fork_epoch(), std::memory_order_release);
   if (stopping()) admitted_epoch_.store(epoch_shut_down, std::memory_order_release);
   return {};
@@ -100,7 +101,7 @@ bool Scheduler::start_worker() noexcept {
   } catch (const std::exception&) {
     // No memory or no thread: the workers there are do it all.
   }
-  live_.fetch_sub(1);
+  if (live_.fetch_sub(1) == 1) wake_host_waits();  // they see that nobody is there to do the work
   return false;
 }
 

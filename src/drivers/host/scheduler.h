@@ -31,6 +31,8 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
   explicit Scheduler(int workers);
   ~Scheduler();
 
+  // For a host thread that is about to wait: starts the first worker if none could be started when the work was queued.
+  Status ensure_worker() noexcept;
   // Whether work may be enqueued; starts the first worker. One comparison when all is well.
   Status admit() noexcept {
     if (admitted_epoch_.load(std::memory_order_acquire) == fork_epoch()) [[likely]]
@@ -65,7 +67,7 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
   void register_queue(QueueCore& queue) noexcept;
   void unregister_queue(QueueCore& queue) noexcept;
 
-  // Host threads asleep on `word` are woken by shut_down, which adds `poke` to it.
+  // Host threads asleep on `word` are woken by wake_host_waits, which adds `poke` to it.
   class HostWait {
    public:
     HostWait(Scheduler& scheduler, std::atomic<std::uint32_t>& word, std::uint32_t poke) noexcept;
@@ -80,10 +82,12 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
     HostWait* previous_ = nullptr;
     HostWait* next_ = nullptr;
   };
+  // All of them look again: the driver shuts down, or has no worker.
+  void wake_host_waits() noexcept;
   // Blocks the host until the record is complete, or the driver shuts down.
   Status wait_record(Record& record) noexcept;
 
-  // "" or "fifo", "random:SEED". Checks the text only.
+  // "fifo" or "random:SEED". Checks the text only.
   static Status parse_schedule(std::string_view text, bool& random, std::uint64_t& seed);
   // Every queue of the driver must be idle.
   Status set_schedule(std::string_view text) noexcept;

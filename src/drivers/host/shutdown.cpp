@@ -79,8 +79,7 @@ void Scheduler::shut_down() noexcept {
   {
     std::lock_guard guard(registry_mutex_);
     for (QueueCore* queue = queues_; queue != nullptr; queue = queue->registry_next) {
-      queue->add_ref();
-      queues.push_back(queue);
+      if (queue->add_ref_unless_dead()) queues.push_back(queue);
     }
   }
   for (QueueCore* queue : queues) queue->close(false);
@@ -112,11 +111,7 @@ void Scheduler::shut_down() noexcept {
     queue->unref();
   }
   for (QueueCore* queue : queues) queue->unref();
-  std::lock_guard guard(host_waits_lock_);
-  for (HostWait* wait = host_waits_; wait != nullptr; wait = wait->next_) {
-    wait->word_.fetch_add(wait->poke_, std::memory_order_seq_cst);
-    wait->word_.notify_all();
-  }
+  wake_host_waits();
 }
 
 }  // namespace mojo::host

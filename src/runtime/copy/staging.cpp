@@ -39,7 +39,8 @@ void release_staging(detail::StreamState& stream, const memory::PinnedAllocation
                      std::uint64_t number) noexcept {
   auto& allocator = PinnedMemory::instance().allocator();
   if (number != 0) {
-    static_cast<void>(allocator.record_use(part.block, {stream.uid(), number}));
+    // If there is no host memory to note the use in, it is over before the part goes back.
+    if (!allocator.record_use(part.block, {stream.uid(), number}).ok()) static_cast<void>(stream.wait_idle());
     const std::lock_guard lock(stream.staging_mutex);
     if (stream.staged == nullptr) stream.staged = new std::deque<detail::StreamState::Staged>;
     drop_complete(stream);

@@ -1,8 +1,11 @@
 #include "runtime/copy/transfer.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <deque>
+#include <mutex>
+#include <new>
 
 #include "mojo/pinned.h"
 #include "runtime/copy/staging.h"
@@ -13,6 +16,9 @@ namespace mojo::runtime {
 namespace {
 
 using driver::Capability;
+
+// Under the stream's mutex, so a few microseconds at most.
+constexpr std::uint64_t most_read_at_once = std::uint64_t{64} << 10;
 
 CopyRequest describe_request(detail::StreamState& stream, CopyDirection direction, const void* host,
                              std::uint64_t bytes, bool non_blocking) noexcept {
@@ -50,8 +56,10 @@ driver::Copy download_of(void* dst, DevicePtr src, std::uint64_t bytes) noexcept
   return copy;
 }
 
+// If there is no host memory to note the use in, it is over before this returns.
 void record_host_use(detail::StreamState& stream, const void* host, std::uint64_t number) noexcept {
-  static_cast<void>(PinnedMemory::instance().allocator().record_use(host, {stream.uid(), number}));
+  const Status status = PinnedMemory::instance().allocator().record_use(host, {stream.uid(), number});
+  if (!status.ok()) static_cast<void>(stream.wait_idle());
 }
 
 Status upload_staged(detail::StreamState& stream, DevicePtr dst, const void* src, std::uint64_t bytes) noexcept {
@@ -132,6 +140,71 @@ Status download_in_parts(detail::StreamState& stream, void* dst, DevicePtr src, 
   return status;
 }
 
+// A queued read for a caller that waits. What is queued names this, not the caller's memory, so that a caller whose wait
+// fails can leave; then the read is cancelled.
+struct AwaitedRead {
+  std::mutex mutex;
+  void* dst;
+  const void* src;
+  std::uint64_t bytes;
+  std::atomic<int> owners{2};  // the caller and the task
+
+  AwaitedRead(void* to, const void* from, std::uint64_t size) noexcept : dst(to), src(from), bytes(size) {}
+  static Status run(void* self) noexcept {
+    auto* const read = static_cast<AwaitedRead*>(self);
+    {
+      const std::lock_guard lock(read->mutex);
+      if (read->dst != nullptr) std::memcpy(read->dst, read->src, read->bytes);
+    }
+    let_go(self);
+    return {};
+  }
+  void cancel() noexcept {
+    const std::lock_guard lock(mutex);
+    dst = nullptr;
+  }
+  static void let_go(void* self) noexcept {
+    auto* const read = static_cast<AwaitedRead*>(self);
+    if (read->owners.fetch_sub(1, std::memory_order_acq_rel) == 1) delete read;
+  }
+};
+
+// The host reads device memory that it can reach. One operation of the stream, like any other copy.
+Status read_and_wait(detail::StreamState& stream, void* dst, DevicePtr src, std::uint64_t bytes) noexcept {
+  if (bytes <= most_read_at_once) {
+    bool ran = false;
+    Status failure;
+    MOJO_RETURN_IF_ERROR(stream.run_if_idle(ran, [&]() noexcept {
+      failure = stream.take_failure();
+      if (failure.ok()) std::memcpy(dst, src.opaque(), bytes);
+    }));
+    if (ran) return failure;
+  }
+  auto* const read = new (std::nothrow) AwaitedRead(dst, src.opaque(), bytes);
+  if (read == nullptr) return {StatusCode::out_of_memory, "no host memory for a queued copy"};
+  driver::HostTask task;
+  task.run = &AwaitedRead::run;
+  task.drop = &AwaitedRead::let_go;
+  task.state = read;
+  task.name = "download";
+  const Access access{src, bytes, AccessMode::read};
+  std::uint64_t number = 0;
+  Status status = stream.enqueue(
+      [&](driver::Queue& queue, std::uint64_t n) noexcept {
+        return queue.host_task(task, {&access, 1}, n);
+      },
+      &number);
+  if (!status.ok()) {
+    delete read;
+    return status;
+  }
+  status = stream.wait_idle();
+  if (!status.ok()) read->cancel();
+  AwaitedRead::let_go(read);
+  MOJO_RETURN_IF_ERROR(status);
+  return stream.take_failure(number);
+}
+
 }  // namespace
 
 Status upload(detail::StreamState& stream, DevicePtr dst, const void* src, std::uint64_t bytes,
@@ -169,14 +242,9 @@ Status download(detail::StreamState& stream, void* dst, DevicePtr src, std::uint
     MOJO_RETURN_IF_ERROR(download_in_parts(stream, dst, src, bytes));
     return stream.take_failure(stream.position());
   }
-  if (plan.blocks == HostBlocks::until_complete && request.host_accessible) {
-    // The host copies for itself once the stream is done: nothing that is queued names the caller's memory, whatever
-    // becomes of the wait, and no thread need be woken for the bytes.
-    const std::uint64_t number = stream.position();
-    MOJO_RETURN_IF_ERROR(stream.wait_idle());
-    MOJO_RETURN_IF_ERROR(stream.take_failure(number));
-    std::memcpy(dst, src.opaque(), bytes);
-    return {};
+  if (plan.blocks == HostBlocks::until_complete && request.host_accessible &&
+      stream.device().capabilities().has(Capability::host_functions)) {
+    return read_and_wait(stream, dst, src, bytes);
   }
   std::uint64_t number = 0;
   MOJO_RETURN_IF_ERROR(enqueue_copy(stream, download_of(dst, src, bytes), &number));

@@ -45,6 +45,41 @@ TEST_P(CachingAllocatorFigures, RoundsAndReservesAsCudaDoes) {
   }
 }
 
+// M-03: what one stream has freed and not finished with is all that the others cannot have.
+TEST_P(CachingAllocatorFigures, ManyStreamsShareSegments) {
+  for (StreamUid s = 1; s <= 500; ++s) {
+    give(get_and_use(512, s));
+    give(get_and_use(MiB + 512, s + 1000));
+  }
+  const DeviceStatistics busy = allocator.statistics();
+  // A first segment of each kind is the first stream's; then each stream's bytes, in segments of the usual sizes.
+  EXPECT_LE(stat(busy.reserved_bytes).current, static_cast<std::int64_t>(2 * 2 * MiB + (500 / 19 + 2) * 20 * MiB));
+  streams.finish_all();
+  for (StreamUid s = 1; s <= 500; ++s) {
+    streams.learn(s);
+    streams.learn(s + 1000);
+  }
+  const std::int64_t before = stat(busy.reserved_bytes).current;
+  give(get(20 * MiB, 7));  // what lay between other streams' pieces is whole again
+  EXPECT_EQ(stat(allocator.statistics().reserved_bytes).current, before);
+  ASSERT_TRUE(allocator.empty_cache().ok());
+  EXPECT_EQ(stat(allocator.statistics().reserved_bytes).current, 0);
+}
+
+// M-07: less than a segment is left, and enough.
+TEST_P(CachingAllocatorFigures, WhatFitsIsFound) {
+  segments.capacity = 64 * MiB;
+  const Allocation large = get(50 * MiB, A);
+  const Allocation small = get(5 * MiB, A);  // a segment would be of 20 MiB
+  const Allocation least = get(100, A);
+  EXPECT_LE(stat(allocator.statistics().reserved_bytes).current, static_cast<std::int64_t>(64 * MiB));
+  EXPECT_EQ(allocator.statistics().num_ooms, 0);
+  for (const Allocation& a : {large, small, least}) give(a);
+  Allocation none;
+  EXPECT_EQ(allocator.allocate(65 * MiB, A, none).code(), StatusCode::out_of_memory);
+  give(get(64 * MiB, A));
+}
+
 // However far the bounded look of each allocation has got, a report knows all that is complete.
 TEST_P(CachingAllocatorFigures, FiguresKnowEveryCompleteUse) {
   std::vector<Allocation> blocks;

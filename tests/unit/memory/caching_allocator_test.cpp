@@ -49,6 +49,21 @@ TEST_P(CachingAllocatorReuse, AnotherStreamGetsItOnlyWhenDone) {
   EXPECT_EQ(segments.calls(), 2);
 }
 
+// M-02: the owner waits for the user just while the block is freed. Others get it only once that wait is over.
+TEST_P(CachingAllocatorReuse, AWaitIssuedDuringTheFreeCountsToo) {
+  const Allocation a = get_and_use(20 * MiB, A);
+  const Position use = streams.enqueue(B);
+  ASSERT_TRUE(allocator.record_stream(a.block, B).ok());
+  streams.on_question = [this] { streams.wait_stream(A, B); };
+  give(a);
+  ASSERT_FALSE(streams.on_question);
+  ASSERT_TRUE(streams.step(A));
+  ASSERT_FALSE(streams.step(A));
+  streams.learn(A);
+  const Allocation c = get(20 * MiB, C);
+  EXPECT_NE(c.ptr, a.ptr) << "still read on B: " << streams.really_complete(use);
+}
+
 // M-03
 TEST_P(CachingAllocatorReuse, AnotherStreamGetsItWhenOrderedAfter) {
   const Allocation a = get_and_use(20 * MiB, A);

@@ -12,6 +12,7 @@
 #include <map>
 #include <mutex>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "memory/sources.h"
@@ -165,6 +166,8 @@ class SteppedStreams final : public FenceSource {
     const auto found = before.find(p.stream);
     return found != before.end() && found->second >= p.sequence;
   }
+  // Called once, when the allocator next asks ordered_before: what another thread does at that moment.
+  std::function<void()> on_question;
   int polls = 0, waits = 0, records = 0;
   bool fail_records = false;
   std::size_t outstanding_fences() {
@@ -182,6 +185,7 @@ class SteppedStreams final : public FenceSource {
   }
   std::uint64_t ordered_before(StreamUid stream, StreamUid after) noexcept override {
     EXPECT_NE(stream, after);
+    if (const auto action = std::exchange(on_question, nullptr)) action();
     const std::lock_guard lock(mutex_);
     const auto& before = streams_[after].before;
     const auto found = before.find(stream);
