@@ -38,6 +38,9 @@ target_link_directories(mojo_torch INTERFACE "${MOJO_TORCH_ROOT}/lib")
 # they need themselves (libgomp under a hashed name, CUDA's) are not looked for.
 target_link_libraries(mojo_torch INTERFACE torch_cpu c10)
 target_link_options(mojo_torch INTERFACE "LINKER:--allow-shlib-undefined")
+# Some toolchains link the standard library as an archive. A copy whose symbols leave the library would be mixed with the
+# one that torch has loaded, and a stream of one with a locale of the other ends the process.
+target_link_options(mojo_torch INTERFACE "LINKER:--exclude-libs,libstdc++.a:libgcc.a:libgcc_eh.a")
 # The version is on the command line so that another torch in the same place compiles everything anew.
 target_compile_definitions(mojo_torch INTERFACE "MOJO_TORCH_VERSION=\"${MOJO_TORCH_VERSION}\"")
 

@@ -69,23 +69,15 @@ void check_not_read(const Call& call, const at::Tensor& out, at::IntArrayRef siz
                 out.sizes(), " doesn't match the broadcast shape ", sizes);
 }
 
-// addr_ is addr.out on its own input, which is not broadcast then.
-void check_addr(const Call& call) {
-  const at::Tensor& self = call.arguments[0].toTensor();
-  TORCH_CHECK(self.dim() == 2, "2D tensor expected, got ", self.dim(), "D tensor for input");
-  TORCH_CHECK(false, "size mismatch, input: ", self.sizes(), ", v1: ", call.arguments[1].toTensor().sizes(),
-              ", v2: ", call.arguments[2].toTensor().sizes());
-}
-
 void resize_outputs(const Call& call, const Shapes& shapes) {
-  if (call.plan.name == "aten::addr.out" && !shapes.resizes.empty() &&
-      call.arguments[0].toTensor().unsafeGetTensorImpl() ==
-          call.arguments[static_cast<std::size_t>(shapes.resizes[0].argument)].toTensor().unsafeGetTensorImpl())
-    check_addr(call);
-  if (call.plan.is_pointwise)
-    for (const ResultShape& wanted : shapes.resizes)
-      check_not_read(call, call.arguments[static_cast<std::size_t>(wanted.argument)].toTensor(),
-                     wanted.shape.sizes_arrayref());
+  for (const ResultShape& wanted : shapes.resizes) {
+    const at::Tensor& out = call.arguments[static_cast<std::size_t>(wanted.argument)].toTensor();
+    if (call.plan.is_pointwise) check_not_read(call, out, wanted.shape.sizes_arrayref());
+    // addr_ is addr.out on its own input, which is not broadcast then.
+    TORCH_CHECK(call.plan.name != "aten::addr.out" ||
+                    call.arguments[0].toTensor().unsafeGetTensorImpl() != out.unsafeGetTensorImpl(),
+                "2D tensor expected, got ", out.dim(), "D tensor for input");
+  }
   for (const ResultShape& wanted : shapes.resizes) {
     // A copy: a warning may run anything.
     const at::Tensor out = call.arguments[static_cast<std::size_t>(wanted.argument)].toTensor();

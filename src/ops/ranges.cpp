@@ -54,6 +54,9 @@ at::Tensor& arange_out(const at::Scalar& start, const at::Scalar& end, const at:
     copy_into(out, result, /*non_blocking=*/false);
     return out;
   }
+  // Before torch 2.13 core divides by it.
+  TORCH_CHECK_VALUE(out.scalar_type() != at::kLong || step.to<std::int64_t>() != 0 || step.to<double>() == 0,
+                    "step must be nonzero");
   size_to(out, out.scalar_type() == at::kLong ? at::native::compute_arange_size<std::int64_t>(start, end, step)
                                               : at::native::compute_arange_size<double>(start, end, step));
   if (out.numel() == 0 || shape_probe()) return out;

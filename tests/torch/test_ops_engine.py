@@ -427,7 +427,7 @@ def test_ranges_need_no_compiler():
     assert not done.stderr
 
 
-RANGES = [(5,), (0,), (2, 7), (2, 2), (1, 2, 0.3), (5, 0, -2), (0.5, 3), (0, 1 << 40, 1 << 38), (True,)]
+RANGES = [(5,), (0,), (2, 7), (2, 2), (5, 0, -2), (0.5, 3), (0, 1 << 40, 1 << 38), (True,)]
 
 
 @pytest.mark.parametrize("dtype", [None, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.uint8])
@@ -441,6 +441,12 @@ def test_ranges_are_those_of_cpu(device, bounds, dtype):
         return result.dtype, result.tolist()
 
     assert outcome(device) == outcome("cpu")
+
+
+def test_a_step_that_is_no_integer(device):
+    assert torch.equal(torch.arange(1, 2, 0.3, device=device).cpu(), torch.arange(1, 2, 0.3))
+    with pytest.raises(ValueError, match="step must be nonzero"):  # CPU's division by zero before torch 2.13
+        torch.arange(1, 2, 0.3, dtype=torch.int64, device=device)
 
 
 @pytest.mark.parametrize(
@@ -474,3 +480,100 @@ def test_ranges_go_where_the_output_is(device):
     with pytest.warns(UserWarning, match="does not match the computed number of elements"):
         torch.arange(5, out=out)
     assert out.tolist() == [0, 1, 2, 3, 4]
+
+
+ARGUMENTS_THAT_CPU_REFUSES = [
+    lambda d: torch.empty(0, device=d).max(),
+    lambda d: torch.empty(0, 3, device=d).min(),
+    lambda d: torch.ones(4, device=d).addr_(torch.ones(4, device=d), torch.ones(4, device=d)),
+    lambda d: torch.ones(2, 2, device=d) @ torch.ones(2, 2, device=d).half(),
+    lambda d: torch.bmm(torch.ones(1, 2, 2, device=d), torch.ones(1, 2, 2, device=d).half()),
+    lambda d: torch.mv(torch.ones(2, 2, device=d), torch.ones(2, device=d).half()),
+    lambda d: torch.nn.functional.linear(torch.ones(2, 2, device=d), torch.ones(2, 2, device=d).bfloat16()),
+    lambda d: torch.nn.functional.conv2d(torch.ones(1, 1, 3, 3, device=d), torch.ones(1, 1, 1, 1, device=d).half()),
+    lambda d: torch.ones(2, 2, device=d).bool() @ torch.ones(2, 2, device=d).bool(),
+    lambda d: torch.ones(2, device=d).long().softmax(0),
+    lambda d: torch.ones(2, device=d) & torch.ones(2, device=d),
+    lambda d: torch.nn.functional.gelu(torch.ones(2, device=d), approximate="x"),
+    lambda d: torch.ones(2, device=d).div_(torch.ones(2, device=d), rounding_mode="foo"),
+    lambda d: torch.ones(2, device=d).add_(torch.ones(2, device=d), alpha=1j),
+    lambda d: torch.ones(2, device=d).add_(torch.ones(2, device=d), alpha=True),
+    lambda d: torch.ones(2, device=d).polygamma_(-1),
+    lambda d: torch.randint(5, 1, (2,), device=d),
+    lambda d: torch.ones(2, device=d).uniform_(1, 0),
+    lambda d: torch.ones(2, device=d).normal_(0, -1),
+    lambda d: torch.ones(2, device=d).exponential_(-1),
+    lambda d: torch.ones(2, device=d).geometric_(2),
+    lambda d: torch.ones(2, device=d).bernoulli_(2),
+    lambda d: torch.ones(2, device=d).long().uniform_(),
+    lambda d: torch.ones(1, device=d).expand(3).uniform_(),
+    lambda d: torch.native_dropout(torch.ones(3, device=d), 2.0, True),
+    lambda d: torch.native_dropout(torch.ones(3, device=d).long(), 0.5, True),
+]
+
+
+@pytest.mark.parametrize("call", ARGUMENTS_THAT_CPU_REFUSES)
+def test_arguments_that_cpu_refuses_are_refused(device, call):
+    def outcome(place: torch.device | str) -> tuple[type, str]:
+        with pytest.raises((RuntimeError, NotImplementedError, IndexError, ValueError)) as caught:
+            call(place)
+            if place != "cpu" and call in ARGUMENTS_THAT_CPU_REFUSES[:2]:
+                torch.accelerator.synchronize()  # a full reduction's kernel says it
+        return caught.type, str(caught.value).split("\n")[0].split(" (while running")[0]
+
+    assert outcome(device) == outcome("cpu")
+    torch.accelerator.synchronize()  # nothing is left on the stream
+
+
+def test_checking_arguments_draws_no_number(device):
+    torch.manual_seed(3)
+    expected = torch.rand(4)
+    torch.manual_seed(3)
+    for _ in range(3):
+        torch.empty(5, device=device).uniform_(1, 2).normal_().bernoulli_(0.5)
+    torch.nn.functional.dropout(torch.ones(7, device=device))
+    assert torch.equal(torch.rand(4), expected)
+
+
+def test_checking_arguments_gives_no_warning(device, recwarn):
+    torch.add(torch.ones(2, 3, device=device), 1, out=torch.empty(0, device=device))
+    torch.nn.functional.mse_loss(torch.ones(2, 3, device=device), torch.ones(2, 3, device=device))
+    assert not recwarn.list
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda d: torch.tensor([1 + 2j, -3j], device=d).conj_physical_(),
+        lambda d: torch.kaiser_window(7, device=d),
+        lambda d: torch.kaiser_window(7, periodic=False, device=d),
+        lambda d: torch.kaiser_window(7, True, 5.0, device=d),
+    ],
+)
+def test_kernels_for_any_device_that_are_cpus(device, call):
+    ours = call(device)
+    assert ours.device.type == "mojo" and torch.equal(ours.cpu(), call("cpu"))
+
+
+def test_a_kernel_from_a_prompt_runs_on_the_calling_thread():
+    # Python says "<stdin>" for the file of such a kernel.
+    done = run_python(
+        """
+        import threading
+        code = '''
+        library = torch.library.Library("prompt", "DEF")
+        library.define("thread(Tensor x) -> Tensor")
+        def thread(x):
+            seen.append(threading.current_thread())
+            return x + 1
+        library.impl("thread", thread, "CPU")
+        library.impl("thread", lambda x: torch.empty_like(x), "Meta")
+        '''
+        seen = []
+        exec(compile(__import__("textwrap").dedent(code), "<stdin>", "exec"))
+        y = torch.ops.prompt.thread(torch.ones(2, device="mojo"))
+        assert y.device.type == "mojo" and y.tolist() == [2, 2]
+        assert seen == [threading.main_thread()], seen
+        """
+    )
+    assert not done.stderr

@@ -81,3 +81,18 @@ def test_assert_no_host_wait(device, stream):
     assert in_thread(host_waits) == 0, "each thread counts its own"
     with pytest.raises(KeyError), assert_no_host_wait():
         raise KeyError
+
+
+def test_a_gate_takes_a_stream_of_the_device_only(device):
+    other = torch.Stream(stream_id=0, device_index=0, device_type=0)  # a CPU stream, by its bare numbers
+    with pytest.raises(ValueError, match="expected a stream of a mojo device"):
+        Gate(other)
+    with pytest.raises(TypeError, match="expected a torch.Stream, got int"):
+        Gate(5)
+    for timeout in (0, -1, float("nan")):
+        with pytest.raises(ValueError, match="timeout"):
+            Gate(timeout=timeout)
+    torch.ones(2, device=device).add_(1)
+    torch.accelerator.synchronize()
+    with Gate(timeout=float("inf")):
+        pass
