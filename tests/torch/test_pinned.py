@@ -5,6 +5,9 @@ import torch
 from contract import contract
 from torch_mojo_backend.testing import Gate, assert_no_host_wait
 
+# Row C-09: with CUDA and a GPU, torch's factories and `to("cpu", non_blocking=True)` give CUDA's pinned memory.
+pins_for_us = pytest.mark.skipif(torch.cuda.is_available(), reason="torch's factories pin for CUDA here")
+
 
 @contract("C-08")
 def test_pin_memory(device):
@@ -20,6 +23,7 @@ def test_pin_memory(device):
 
 
 @contract("C-08")
+@pins_for_us
 def test_views_of_pinned_memory_are_pinned():
     pinned = torch.zeros(64, 64).pin_memory()
     for view in (pinned[3:], pinned[:, 5], pinned.t(), pinned[63:, 63:], pinned.view(-1)[4095:], pinned.detach()):
@@ -42,6 +46,7 @@ def test_views_of_pinned_memory_are_pinned():
         lambda: torch.zeros(100).untyped_storage().pin_memory(),
     ],
 )
+@pins_for_us
 def test_factories_give_our_pinned_memory(make):
     before = torch.mojo.host_memory_stats().get("active_bytes.current", 0)
     made = make()
@@ -50,6 +55,7 @@ def test_factories_give_our_pinned_memory(make):
 
 
 @contract("C-08")
+@pins_for_us
 def test_pinned_memory_is_exact_and_reused(device):
     torch.zeros(1, device=device)
     n = 3 * 1000 * 1000  # a power of two would waste a quarter
@@ -90,6 +96,7 @@ def test_zero_elements(device):
 @contract("C-10")
 @pytest.mark.parametrize("pin_on", [0, 1])
 @pytest.mark.parametrize("use_on", [0, 1])
+@pins_for_us
 def test_pinned_memory_counts_as_pinned_for_every_device(pin_on, use_on):
     with torch.accelerator.device_index(pin_on):
         up, down = torch.full((1 << 12,), 3.0).pin_memory(), torch.empty(1 << 12, pin_memory=True)
@@ -126,6 +133,7 @@ def test_a_block_freed_while_an_upload_is_pending_is_not_reused(device, stream):
 
 
 @contract("C-11")
+@pins_for_us
 def test_a_block_freed_while_a_download_is_pending_is_not_reused(device, stream):
     x = torch.full((64,), 7.0, device=device)
     torch.accelerator.synchronize()
@@ -179,3 +187,19 @@ def test_asking_whether_memory_is_pinned_starts_nothing():
         assert len(os.listdir("/proc/self/task")) == threads and not _C.is_open(0)
         """
     )
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA and a GPU")
+@pytest.mark.parametrize("non_blocking", [True, False])
+def test_copies_with_cudas_pinned_memory_are_right(device, non_blocking):  # C-09
+    x = torch.empty(1 << 20, pin_memory=True)
+    assert x.is_pinned("cuda") and torch.accelerator.current_accelerator() == torch.device("mojo")
+    x.fill_(3)
+    with Gate():
+        y = x.to(device, non_blocking=non_blocking) + 1
+    back = torch.empty(1 << 20, pin_memory=True)
+    back.copy_(y, non_blocking=non_blocking)
+    torch.accelerator.synchronize()
+    assert back.eq(4).all()
+    assert x.to("cuda", non_blocking=non_blocking).to(device).eq(3).all().item()
+    assert y.to("cuda").eq(4).all().item()
