@@ -44,6 +44,8 @@ class MOJO_API DeviceStream {
   void synchronize() const;
   // The same, and raises nothing of what queued work failed with: that stays on the stream.
   void wait_until_idle() const;
+  // Whether queued work has failed and nobody has been told yet. Does not block.
+  bool has_failure() const noexcept;
 
   // Enqueues: marks the work queued on this stream so far. `event` must belong to this stream's device.
   void record_event(DeviceEvent& event) const;

@@ -66,7 +66,7 @@ Block* BlockPool::take_run(FenceSource& fences, StreamUid stream, std::uint64_t 
     return block.sequence <= ordered;
   };
   for (const auto& segment : ranges.segments()) {
-    if (segment->size < size) continue;
+    if (segment->size < size || !splits(segment->size)) continue;
     Block* first = nullptr;
     std::uint64_t bytes = 0;
     for (Block* block = segment->first; block != nullptr; block = block->next) {

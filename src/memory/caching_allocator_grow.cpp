@@ -110,6 +110,7 @@ Status CachingAllocator::Impl::grow(Lock& lock, const Request& request, std::uin
     lock.lock();
     throw;
   }
+  block->segment->stream = request.stream;
   stats_.segment.increase(request.pool.type, 1);
   stats_.reserved_bytes.increase(request.pool.type, static_cast<std::int64_t>(bytes));
   if (is_oversize(request.size)) stats_.oversize_segments.increase(1);

@@ -139,13 +139,6 @@ void run_waited(const OpPlan& plan, Call& call, Stack& stack) {
   torch_backend::translated([&] { stream.wait_until_idle(); });
   if (results->error) std::rethrow_exception(results->error);
   TORCH_CHECK(results->ran, "mojo backend: ", plan.name, " was dropped: the device has been shut down");
-  // Raised below, once the outputs have what the op gave.
-  std::exception_ptr earlier_failure;
-  try {
-    torch_backend::translated([&] { stream.synchronize(); });
-  } catch (...) {
-    earlier_failure = std::current_exception();
-  }
 
   for (const c10::Warning& warning : results->warnings) c10::warn(warning);
   Stack& values = results->values;
@@ -174,7 +167,7 @@ void run_waited(const OpPlan& plan, Call& call, Stack& stack) {
     resize_in_place(out, alias.sizes());  // core's warning came from the kernel
     on_device(plan, alias, call.device, out);
   }
-  if (earlier_failure) std::rethrow_exception(earlier_failure);
+  if (stream.has_failure()) torch_backend::translated([&] { stream.synchronize(); });  // raises what failed before
   return_results(plan, stack, made);
 }
 

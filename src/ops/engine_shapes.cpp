@@ -7,6 +7,7 @@
 #include <ATen/TensorIterator.h>
 #include <ATen/core/List.h>
 #include <ATen/core/stack.h>
+#include <ATen/record_function.h>
 #include <c10/core/Allocator.h>
 #include <c10/core/DispatchKey.h>
 #include <c10/core/MemoryFormat.h>
@@ -172,10 +173,11 @@ void rehearse(const Call& call, std::int64_t most_elements) {
   call.plan.op.callBoxed(stack);
 }
 
-// One element, 1, in as many dimensions.
+// One element, 1, in as many dimensions; none if the tensor has none.
 at::Tensor one_on_cpu(const at::Tensor& tensor) {
   if (tensor.is_cpu() && tensor.dim() == 0) return tensor;
-  const c10::SmallVector<std::int64_t, 6> sizes(static_cast<std::size_t>(tensor.dim()), 1);
+  c10::SmallVector<std::int64_t, 6> sizes(tensor.sizes().begin(), tensor.sizes().end());
+  for (std::int64_t& size : sizes) size = std::min<std::int64_t>(size, 1);
   const at::Tensor result = at::detail::empty_cpu(sizes, tensor.scalar_type());
   result.fill_(1);
   if (tensor.is_conj()) result._set_conj(true);
@@ -339,6 +341,7 @@ Shapes infer_shapes(const Call& call) {
 }
 
 Shapes find_shapes(const Call& call) {
+  const at::DisableRecordFunctionGuard unseen;  // a profile shows the call alone
   Shapes shapes = infer_shapes(call);
   if (call.plan.rehearses_small) rehearse_small(call);
   return shapes;
@@ -372,6 +375,7 @@ Entry& entry_for(const Call& call) {
 }  // namespace
 
 void rehearse_small(const Call& call) {
+  const at::DisableRecordFunctionGuard unseen;  // a profile shows the call alone
   Stack stack = stand_ins(call, call.arguments.size(), at::Device(at::kCPU), one_on_cpu);
   for (std::size_t i = 0; i < stack.size(); ++i)  // no number is taken from a generator that anybody knows
     if (call.plan.arguments[i].type == ArgumentType::generator) stack[i] = at::make_generator<at::CPUGeneratorImpl>();

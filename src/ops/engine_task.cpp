@@ -107,6 +107,7 @@ void OpTask::add(IValue& value, const Argument& argument, c10::DeviceIndex devic
 void OpTask::add_out_argument(const at::Tensor& tensor) {
   slots_.emplace_back().kind = Kind::tensor;
   add_tensor(tensor, true);
+  tensors_.back().fresh = true;
 }
 
 void OpTask::add_result(const at::Tensor& tensor) {
@@ -192,13 +193,20 @@ void OpTask::run_on_worker() {
 
 bool OpTask::gives_default_dtype() const {
   if (op_->operator_name().name == "aten::where") return false;  // its first argument chooses, whatever the dtype
-  const auto is = [](bool integral, const TensorDescriptor& tensor) {
-    return !tensor.defined() || c10::isIntegralType(tensor.dtype(), /*includeBool=*/true) == integral;
+  // A dtype that the caller asks for is no default.
+  const auto& arguments = op_->schema().arguments();
+  for (std::size_t i = 0; i < std::min(arguments.size(), slots_.size()); ++i)
+    if (arguments[i].name() == "dtype" && !slots_[i].value.isNone()) return false;
+  const auto is_default = [&](const TensorDescriptor& result) {
+    return !result.defined() || c10::toRealValueType(result.dtype()) == default_dtype_;
   };
   return std::all_of(tensors_.begin(), tensors_.end(),
-                     [&](const Tensor& t) { return t.descriptor.wrapped_number() || is(!t.written, t.descriptor); }) &&
-         std::all_of(results_.begin(), results_.end(),
-                     [&](const TensorDescriptor& result) { return is(false, result); });
+                     [&](const Tensor& t) {
+                       if (t.written) return t.fresh && is_default(t.descriptor);
+                       return !t.descriptor.defined() || t.descriptor.wrapped_number() ||
+                              c10::isIntegralType(t.descriptor.dtype(), /*includeBool=*/true);
+                     }) &&
+         std::all_of(results_.begin(), results_.end(), is_default);
 }
 
 void OpTask::call(torch::jit::Stack& stack, at::ArrayRef<at::Tensor> aliases) {

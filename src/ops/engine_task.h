@@ -54,6 +54,7 @@ class OpTask : public CpuTask {
   struct Tensor {
     TensorDescriptor descriptor;
     bool written = false;
+    bool fresh = false;  // an output that the engine has made
   };
 
   explicit OpTask(const OpPlan& plan) : plan_(plan) {}
@@ -62,7 +63,7 @@ class OpTask : public CpuTask {
   void run_on_worker();
   void call(torch::jit::Stack& stack, at::ArrayRef<at::Tensor> aliases);
   void copy_results(torch::jit::Stack& stack);
-  // Whether all that the kernel gets is integral and all that it gives is not: then the default dtype is the results'.
+  // Whether the results, all new, have the default dtype for want of another: all that the kernel gets is integral.
   bool gives_default_dtype() const;
 
   const OpPlan& plan_;

@@ -37,6 +37,7 @@ struct Parameters {
 void check_dtypes(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {
   if (input.scalar_type() == weight.scalar_type() && (!bias.defined() || bias.scalar_type() == input.scalar_type()))
     return;
+  if (input.dim() < 3) return;
   const c10::SmallVector<std::int64_t, 5> ones(static_cast<std::size_t>(input.dim()), 1);
   const c10::SmallVector<std::int64_t, 3> steps(ones.size() - 2, 1), none(ones.size() - 2, 0);
   const auto one = [](at::IntArrayRef sizes, at::ScalarType dtype) { return at::detail::empty_cpu(sizes, dtype); };

@@ -25,7 +25,7 @@ at::Tensor empty_like(const at::Tensor& tensor, at::ScalarType dtype) {
 
 std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, double p, std::optional<bool> train) {
   const c10::DeviceIndex device = input.device().index();
-  if (train.value_or(true)) {
+  if (train.value_or(true) && input.numel() != 0) {
     TORCH_CHECK(p >= 0 && p <= 1, "bernoulli_ expects p to be in [0, 1], but got p=", 1 - p);
     TORCH_CHECK(c10::canCast(at::kFloat, input.scalar_type()),
                 "result type Float can't be cast to the desired output type ", input.scalar_type());

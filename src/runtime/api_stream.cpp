@@ -28,6 +28,7 @@ void DeviceStream::synchronize() const {
 }
 
 void DeviceStream::wait_until_idle() const { throw_if_failed(state_->wait_idle()); }
+bool DeviceStream::has_failure() const noexcept { return state_->oldest_failure() != 0; }
 
 void DeviceStream::record_event(DeviceEvent& event) const { throw_if_failed(event.state_->record(*state_)); }
 

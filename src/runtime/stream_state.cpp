@@ -96,7 +96,10 @@ Status StreamState::query(bool& complete) noexcept {
     return {};
   }
   MOJO_RETURN_IF_ERROR(q->query(complete));
-  complete = complete && !reads_at_once(number);
+  if (complete && reads_at_once(number)) {
+    complete = !device_.capabilities().has(driver::Capability::multiple_queues);  // with one queue a query waits
+    if (complete) const std::lock_guard lock(mutex_);
+  }
   if (complete) note_completed(number);
   return {};
 }

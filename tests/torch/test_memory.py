@@ -474,3 +474,21 @@ def test_threads_that_allocate_and_share(device):
         assert not any(t.is_alive() for t in threads) and not wrong, wrong
         """
     )
+
+
+@contract("M-07")
+def test_addresses_of_freed_segments_are_given_up_for_new_ones():
+    # Their pages are the system's again, but a process may be bound in its addresses too.
+    run_python(
+        """
+        import resource
+        x = torch.ones(1, device="mojo"); torch.accelerator.synchronize()
+        now = next(int(l.split()[1]) for l in open("/proc/self/status") if l.startswith("VmSize")) << 10
+        resource.setrlimit(resource.RLIMIT_AS, (now + (3 << 30), now + (3 << 30)))
+        for i in range(40):
+            x = torch.empty((200 + 2 * i) << 20, dtype=torch.uint8, device="mojo")
+            del x
+            torch.accelerator.empty_cache()
+        assert torch.mojo.memory_reserved() <= 4 << 20
+        """
+    )

@@ -397,6 +397,27 @@ def test_the_default_dtype_is_that_of_the_call(device):
         assert result.dtype == value.dtype and torch.equal(result.cpu(), value)
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda a: torch.add(a, 1, out=torch.empty(2, dtype=torch.float64, device=a.device)),
+        lambda a: a.cumsum(0, dtype=torch.float64),
+        lambda a: torch.cat([a, a], out=torch.empty(4, dtype=torch.float64, device=a.device)),
+        lambda a: torch.bitwise_and(a, a, out=torch.empty(2, dtype=torch.float64, device=a.device)),
+    ],
+)
+def test_a_dtype_that_was_asked_for_is_no_default(device, call):
+    a = torch.tensor([2**40 + 1, 2**53 - 1], device=device)
+    before = torch.get_default_dtype()
+    try:
+        with Gate():
+            result = call(a)
+            torch.set_default_dtype(torch.float64)
+    finally:
+        torch.set_default_dtype(before)
+    assert torch.equal(result.cpu(), call(a.cpu()))
+
+
 @contract("O-08")
 def test_an_older_failure_does_not_hide_an_ops_own(device):
     index, negative = torch.tensor([7], device=device), torch.tensor([-1], device=device)
@@ -577,3 +598,32 @@ def test_a_kernel_from_a_prompt_runs_on_the_calling_thread():
         """
     )
     assert not done.stderr
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda d: torch.empty(0, dtype=torch.int64, device=d) % 0,
+        lambda d: torch.div(torch.empty(0, dtype=torch.int64, device=d), 0, rounding_mode="trunc"),
+        lambda d: torch.empty(0, dtype=torch.int64, device=d).normal_(),
+        lambda d: torch.empty(0, 3, device=d).bool() @ torch.empty(3, 0, device=d).bool(),
+        lambda d: torch.empty(2, 0, device=d).bool() @ torch.empty(0, 2, device=d).bool(),
+        lambda d: torch.empty(0, dtype=torch.int64, device=d).softmax(0),
+        lambda d: torch.native_dropout(torch.empty(0, device=d), 2.0, True)[0],
+        lambda d: torch.nn.functional.gelu(torch.empty(0, device=d)),
+    ],
+)
+def test_nothing_is_refused_that_cpu_takes_of_no_elements(device, call):
+    ours, theirs = call(device), call("cpu")
+    assert ours.dtype == theirs.dtype and torch.equal(ours.cpu(), theirs)
+
+
+def test_a_profile_shows_each_op_once(device):
+    x = torch.ones(3, 5, device=device)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        for _ in range(5):
+            x.normal_()
+        x.add(x[0])
+        torch.accelerator.synchronize()
+    on_caller = [e.name for e in profile.events() if e.thread == profile.events()[0].thread]
+    assert on_caller.count("aten::normal_") == 5 and on_caller.count("aten::add") == 1

@@ -15,7 +15,7 @@ namespace {
 constexpr std::uint64_t small_alignment = 512;  // what the caching allocator rounds to
 constexpr std::uint64_t map_from = std::uint64_t{1} << 20;
 constexpr std::uint64_t huge_page = std::uint64_t{2} << 20;
-constexpr std::uint64_t most_scribbled = std::uint64_t{64} << 20;
+constexpr std::uint64_t most_scribbled = std::uint64_t{256} << 20;  // bytes: they count against nobody's capacity
 constexpr std::size_t most_spare = 4096;  // ranges: they count against the system's bound on mappings
 
 constexpr std::uint64_t round_up(std::uint64_t n, std::uint64_t unit) noexcept { return (n + unit - 1) / unit * unit; }
@@ -90,19 +90,32 @@ void* DeviceMemory::take_spare(const Segment& segment) noexcept {
   if (!segment.mapped || found == spare_.end()) return nullptr;
   void* const address = found->second;
   spare_.erase(found);
+  spare_bytes_ -= segment.bytes;
   return address;
+}
+
+bool DeviceMemory::drop_spare() noexcept {
+  std::unordered_multimap<std::uint64_t, void*> dropped;
+  {
+    std::lock_guard guard(mutex_);
+    dropped.swap(spare_);
+    spare_bytes_ = 0;
+  }
+  for (const auto& [bytes, address] : dropped) munmap(address, bytes);
+  return !dropped.empty();
 }
 
 bool DeviceMemory::keep_spare(void* address, const Segment& segment) noexcept {
   if (!segment.mapped) return false;
   if (scribble_freed_) std::memset(address, 0xCD, segment.bytes);
   // The pages go back to the system, unless what was written there is to be seen.
-  const bool keep_pages = scribble_freed_ && segment.bytes <= most_scribbled;
+  if (!scribble_freed_ && madvise(address, segment.bytes, MADV_DONTNEED) != 0) return false;
   std::lock_guard guard(mutex_);
-  if (spare_.size() >= most_spare) return false;
-  if (!keep_pages && madvise(address, segment.bytes, MADV_DONTNEED) != 0) return false;
+  const std::uint64_t most_bytes = scribble_freed_ ? most_scribbled : capacity_;
+  if (spare_.size() >= most_spare || spare_bytes_ + segment.bytes > most_bytes) return false;
   try {
     spare_.emplace(segment.bytes, address);
+    spare_bytes_ += segment.bytes;
     return true;
   } catch (const std::bad_alloc&) {
     return false;
@@ -121,6 +134,7 @@ Status DeviceMemory::allocate(std::uint64_t bytes, DevicePtr& out) noexcept {
   }
   void* address = take_spare(segment);
   if (address == nullptr) address = obtain(segment);
+  if (address == nullptr && drop_spare()) address = obtain(segment);
   std::lock_guard guard(mutex_);
   try {
     if (address != nullptr) {

@@ -35,6 +35,7 @@ class DeviceMemory {
   static void* obtain(const Segment& segment) noexcept;
   void* take_spare(const Segment& segment) noexcept;
   bool keep_spare(void* address, const Segment& segment) noexcept;
+  bool drop_spare() noexcept;  // whether there was any
   void give_back(void* address, const Segment& segment) noexcept;
 
   const int device_;
@@ -45,6 +46,7 @@ class DeviceMemory {
   std::unordered_map<void*, Segment> segments_;
   // Mapped ranges that were given back, by size: their pages are the system's, their addresses wait for the next segment.
   std::unordered_multimap<std::uint64_t, void*> spare_;
+  std::uint64_t spare_bytes_ = 0;
   std::unordered_map<void*, Segment> pinned_;
 };
 

@@ -84,6 +84,25 @@ TEST_F(Policy, ALargeBlockStaysWhole) {
   EXPECT_EQ(allocator->statistics().oversize_segments.current, 0);
 }
 
+// Nor for several streams, when parts of it would do.
+TEST_F(Policy, ALargeBlockStaysWholeForSeveralStreams) {
+  AllocationPolicy policy;
+  policy.max_split_bytes = 32 * MiB;
+  use(policy);
+  give(get(MiB));
+  Allocation other;
+  ASSERT_TRUE(allocator->allocate(9 * MiB, B, other).ok());
+  const Allocation large = get(100 * MiB);
+  give(large);
+  std::vector<Allocation> parts;
+  for (int i = 0; i < 6; ++i) {
+    parts.push_back(get(9 * MiB));
+    EXPECT_FALSE(parts.back().ptr >= large.ptr && parts.back().ptr < large.ptr + 100 * MiB) << i;
+  }
+  EXPECT_EQ(get(100 * MiB).ptr, large.ptr);
+  EXPECT_EQ(allocator->statistics().oversize_segments.current, 1);
+}
+
 // What is just below the bound comes in a segment that rounding may take beyond it: it must not be lost to reuse.
 TEST_F(Policy, NoSegmentIsLostBetweenTheBounds) {
   for (const std::uint64_t bound : {1 * MiB, 20 * MiB, 21 * MiB, 31 * MiB + 1}) {
