@@ -29,6 +29,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         else:
             found = collect()
             print(json.dumps(found, indent=2) if chosen.json else as_text(found))
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever reads has enough (`info | head`)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except (RuntimeError, ValueError) as failure:
         print(f"error: {failure}", file=sys.stderr)
         return 1

@@ -212,3 +212,9 @@ def test_an_allocator_setting_that_torch_refuses_is_its_error(monkeypatch):
         register=False,
     )
     assert "max_split_size_mb" in done.stdout
+
+
+def test_a_reader_that_leaves_early_sees_no_traceback():
+    command = f"{sys.executable} -m torch_mojo_backend info | true"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and not done.stderr
