@@ -492,3 +492,23 @@ def test_addresses_of_freed_segments_are_given_up_for_new_ones():
         assert torch.mojo.memory_reserved() <= 4 << 20
         """
     )
+
+
+@contract("M-10")
+def test_memory_that_is_returned_under_pending_work_gives_wrong_values_and_no_fault():
+    # For want of a record_stream: the program is wrong, and must get the chance to show it.
+    run_python(
+        """
+        from torch_mojo_backend.testing import Gate
+        side = torch.Stream("mojo")
+        x = torch.ones(4 << 20, device="mojo")
+        torch.accelerator.synchronize()
+        with Gate(side):
+            with side:
+                y = x + 1
+            del x
+            torch.accelerator.empty_cache()
+        side.synchronize()
+        assert y.shape == (4 << 20,)
+        """
+    )
