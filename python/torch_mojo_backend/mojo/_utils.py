@@ -11,6 +11,13 @@ from torch_mojo_backend._registration import DEVICE_TYPE
 DeviceLike: TypeAlias = "torch.device | str | int | None"
 
 
+def _out_of_range(index: int) -> RuntimeError:
+    """What the native side says of an index that it can hold."""
+    count = torch.accelerator.device_count()
+    valid = "the only device is 0" if count == 1 else f"there are {count} devices, 0 to {count - 1}"
+    return RuntimeError(f"mojo backend: device index {index} is out of range: {valid}")
+
+
 def _get_device_index(device: DeviceLike, optional: bool = False, allow_cpu: bool = False) -> int:
     """The index of ``device``.
 
@@ -22,9 +29,7 @@ def _get_device_index(device: DeviceLike, optional: bool = False, allow_cpu: boo
     if isinstance(device, int):
         # torch keeps an index in 8 bits: one that does not fit must not become another.
         if not -128 <= device <= 127:
-            count = torch.accelerator.device_count()
-            valid = "the only device is 0" if count == 1 else f"there are {count} devices, 0 to {count - 1}"
-            raise RuntimeError(f"mojo backend: device index {device} is out of range: {valid}")
+            raise _out_of_range(device)
         return device
     if isinstance(device, str):
         device = torch.device(device)

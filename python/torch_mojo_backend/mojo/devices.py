@@ -9,7 +9,7 @@ import torch
 
 from torch_mojo_backend import _C
 from torch_mojo_backend._registration import DEVICE_TYPE
-from torch_mojo_backend.mojo._utils import DeviceLike, _get_device_index
+from torch_mojo_backend.mojo._utils import DeviceLike, _get_device_index, _out_of_range
 
 
 def current_device() -> int:
@@ -93,7 +93,7 @@ def can_device_access_peer(device: DeviceLike, peer_device: DeviceLike) -> bool:
     index, peer = (_get_device_index(d, optional=True) for d in (device, peer_device))
     for i in (index, peer):
         if not 0 <= i < _C.device_count():
-            raise RuntimeError(f"mojo backend: device index {i} is out of range: there are {_C.device_count()} devices")
+            raise _out_of_range(i)
     return index != peer and _C.has_feature(index, "peer_copies")
 
 
