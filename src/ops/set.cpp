@@ -28,6 +28,18 @@ at::Tensor& set_empty(at::Tensor& self) {
   return set_storage(self, std::move(storage), 0, {0}, {});
 }
 
+// Whether `self.data = other` may take over what `other` has. Core asks this for `module.to(device)` too, and says no for
+// device types that it does not know: then parameters would be replaced, ties between them lost, and an optimizer made
+// before would train what nobody uses.
+bool may_take_over(const at::Tensor& self, const at::Tensor& other) {
+  const auto is_dense = [](const at::Tensor& tensor) {
+    const c10::DispatchKeySet keys = tensor.key_set();
+    return tensor.layout() == at::kStrided && (tensor.is_cpu() || tensor.is_privateuseone()) &&
+           keys.has_any(c10::DispatchKeySet(c10::DispatchKey::Dense)) && !keys.has(c10::DispatchKey::Python);
+  };
+  return self.key_set() == other.key_set() || (is_dense(self) && is_dense(other));
+}
+
 }  // namespace
 
 void register_set(torch::Library& library) {
@@ -36,6 +48,7 @@ void register_set(torch::Library& library) {
   library.impl("set_.source_Storage",
                TORCH_FN(static_cast<at::Tensor& (*)(at::Tensor&, at::Storage)>(at::native::set_)));
   library.impl("set_.source_Tensor", TORCH_FN(at::native::set_tensor_));
+  library.impl("_has_compatible_shallow_copy_type", TORCH_FN(may_take_over));
   library.impl("is_set_to", TORCH_FN(at::native::is_set_to));
 }
 

@@ -46,7 +46,7 @@ std::int64_t leading_dims(const at::Tensor& input, const c10::IValue& normalized
                           const at::Tensor& bias) {
   const auto shape = normalized.toIntVector();
   const auto count = static_cast<std::int64_t>(shape.size()), axis = input.dim() - count;
-  if (count == 0 || axis < 0 || input.numel() == 0) return -1;
+  if (count == 0 || axis < 0) return -1;
   if (input.sizes().slice(static_cast<std::size_t>(axis)) != at::IntArrayRef(shape)) return -1;
   for (const at::Tensor* parameter : {&weight, &bias})
     if (parameter->defined() && parameter->sizes() != at::IntArrayRef(shape)) return -1;
@@ -91,7 +91,7 @@ bool group_norm(const Call& call, Shapes& shapes) {
   const std::int64_t n = call.arguments[3].toInt(), channels = call.arguments[4].toInt(),
                      pixels = call.arguments[5].toInt(), groups = call.arguments[6].toInt();
   at::ScalarType dtype{};
-  if (input.numel() == 0 || groups <= 0 || channels % groups != 0 || input.numel() != n * channels * pixels ||
+  if (groups <= 0 || channels % groups != 0 || input.numel() != n * channels * pixels ||
       !is_vector_of(weight, channels) || !is_vector_of(bias, channels) ||
       !parameter_dtype(input, {&weight, &bias}, dtype))
     return false;
