@@ -93,6 +93,8 @@ class Mover:
         return value
 
     def _tensor(self, tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.device.type != "cpu":
+            return tensor
         if (
             tensor.layout != torch.strided
             or tensor.is_quantized
