@@ -85,6 +85,9 @@ std::string full_name(const c10::OperatorName& name) {
   return name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
 }
 
+// Without its namespace.
+std::string_view local_name(std::string_view name) { return name.substr(name.find("::") + 2); }
+
 ArgumentType type_of(const c10::Argument& argument) {
   // The real type: `Scalar` and `ScalarType`, `Device` and so on look alike otherwise.
   const c10::TypePtr& type = argument.real_type();
@@ -268,7 +271,7 @@ OpPlan* make_plan(const c10::OperatorHandle& op, const void* key) {
                        op_name == "aten::floor_divide_" || op_name == "aten::where";
   plan->rehearses_small =
       !op.hasTag(at::Tag::nondeterministic_seeded) && (plan->is_pointwise || is_one_of(op_name, late_dtype_names));
-  plan->shape_rule = shape_rule_of(std::string_view(plan->name).substr(plan->name.find("::") + 2));
+  plan->shape_rule = shape_rule_of(local_name(plan->name));
   plan->distinct_outputs = is_one_of(plan->name, distinct_names);
   plan->rehearses = is_one_of(op.operator_name().name, unjudged_names);
   plan->takes_cpu_tensors = is_one_of(plan->name, cpu_tensor_names);
@@ -278,6 +281,8 @@ OpPlan* make_plan(const c10::OperatorHandle& op, const void* key) {
   if (plan->first_out >= 0) {
     plan->functional = sibling(op, static_cast<std::size_t>(plan->first_out),
                                count - static_cast<std::size_t>(plan->first_out), false);
+    if (plan->functional.has_value())
+      plan->functional_rule = shape_rule_of(local_name(full_name(plan->functional->operator_name())));
     if (plan->functional.has_value() && has_kernel(*plan->functional, composite)) plan->structured = plan->functional;
   } else {
     if (has_kernel(op, composite)) plan->structured = op;

@@ -69,6 +69,8 @@ struct OpPlan {
 
   // Our own rule for the results' shapes (shape_rules.h), or nullptr.
   bool (*shape_rule)(const Call& call, Shapes& shapes) = nullptr;
+  // That of the op without outputs: it reads the inputs, which come first, and tells what the outputs should be.
+  bool (*functional_rule)(const Call& call, Shapes& shapes) = nullptr;
   bool writes_lists = false;      // of tensors
   bool distinct_outputs = false;  // CPU refuses an output that is also an input
   // The overload whose core kernel works out shapes on any device (structured ops): this op itself or its sibling

@@ -235,17 +235,17 @@ void note_resize(Shapes& shapes, const ResultShape& wanted, at::IntArrayRef has,
   shapes.resizes.back().argument = argument;
 }
 
-// From what the op without outputs returns to what the outputs of `call` lack.
+// From what the i-th result of the op without outputs would be to what that output of `call` lacks.
+void compare_output(const Call& call, std::size_t i, const ResultShape& wanted, Shapes& shapes) {
+  const std::size_t at = input_count(call.plan) + i;
+  const IValue& argument = call.arguments[at];
+  if (!argument.isTensor() || !argument.toTensor().defined()) return;
+  if (wanted.defined) check_dtype(call.plan, wanted.dtype, argument.toTensor());
+  note_resize(shapes, wanted, argument.toTensor().sizes(), static_cast<int>(at));
+}
+
 void compare_outputs(const Call& call, const Stack& results, Shapes& shapes) {
-  const std::size_t first = input_count(call.plan);
-  for (std::size_t i = 0; i < results.size(); ++i) {
-    const IValue& argument = call.arguments[first + i];
-    if (!argument.isTensor() || !argument.toTensor().defined()) continue;
-    const at::Tensor& out = argument.toTensor();
-    const ResultShape wanted = shape_of(results[i].toTensor());
-    if (wanted.defined) check_dtype(call.plan, wanted.dtype, out);
-    note_resize(shapes, wanted, out.sizes(), static_cast<int>(first + i));
-  }
+  for (std::size_t i = 0; i < results.size(); ++i) compare_output(call, i, shape_of(results[i].toTensor()), shapes);
 }
 
 // The strides that core's iteration gives a result: Meta kernels written in Python do not always say the same.
@@ -324,6 +324,10 @@ Shapes infer_shapes(const Call& call) {
       for (const CallTensor& t : call.tensors) inputs.push_back(on_meta(*t.tensor));
       use_strides_of_iteration(call, inputs, shapes.fresh[0]);
     }
+    return shapes;
+  }
+  if (Shapes results; plan.functional_rule != nullptr && plan.functional_rule(call, results)) {
+    for (std::size_t i = 0; i < results.fresh.size(); ++i) compare_output(call, i, results.fresh[i], shapes);
     return shapes;
   }
   if (plan.structured.has_value()) {

@@ -36,6 +36,7 @@ void register_ops() {
   register_attention(aten);
   register_dropout(aten);
   register_recurrent(aten);
+  register_mode(aten);
   register_engine(leaked_library("_", c10::DispatchKey::PrivateUse1), aten);
   for (const c10::DispatchKey key : {c10::DispatchKey::SparsePrivateUse1, c10::DispatchKey::SparseCsrPrivateUse1,
                                      c10::DispatchKey::QuantizedPrivateUse1, c10::DispatchKey::NestedTensorPrivateUse1})

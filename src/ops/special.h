@@ -16,5 +16,7 @@ void register_attention(torch::Library& library);
 void register_dropout(torch::Library& library);
 // _thnn_fused_lstm_cell, _thnn_fused_gru_cell and their backward.
 void register_recurrent(torch::Library& library);
+// mode.values.
+void register_mode(torch::Library& library);
 
 }  // namespace mojo::ops

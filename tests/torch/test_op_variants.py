@@ -9,6 +9,7 @@ import opinfo
 import pytest
 import torch
 from opinfo import Leaf, Mover, Outcome, Pair, compare
+from torch.testing._internal.opinfo.core import BinaryUfuncInfo, ReductionOpInfo, UnaryUfuncInfo
 from torch.utils import _pytree as pytree
 
 CPU = torch.device("cpu")
@@ -17,7 +18,7 @@ SAMPLES = 4  # of each op
 
 FLOAT_PAIRS = opinfo.pairs(torch.float32)
 IN_PLACE_PAIRS = [pair for pair in FLOAT_PAIRS if pair.op.inplace_variant is not None]
-OUT_PAIRS = [pair for pair in FLOAT_PAIRS if pair.op.supports_out]
+OUT_PAIRS = [pair for pair in FLOAT_PAIRS if pair.op.supports_out and pair.name not in opinfo.exceptions("refused")]
 
 
 def parameters(pairs: list[Pair]) -> list[object]:
@@ -50,7 +51,7 @@ def check(pair: Pair, what: str, sample: object, run: Callable[[torch.device], O
         try:
             compare(pair, what, expected.results, actual.results, values=values)
         except opinfo.Difference as difference:
-            if pair.name not in opinfo.exceptions(difference.kind):
+            if pair.name not in opinfo.exceptions("out-strides") or difference.kind != "strides":
                 raise
 
 
@@ -87,12 +88,17 @@ def one_place(like: torch.Tensor) -> torch.Tensor:
     return like.new_zeros(1).expand(like.shape) if like.dim() else like.new_zeros(())
 
 
+# Ops whose kernels look at the strides of their outputs.
+CAREFUL = (UnaryUfuncInfo, BinaryUfuncInfo, ReductionOpInfo)
 OUTPUTS = (exact, empty, with_gaps, integral, one_place)
 
 
 @pytest.mark.parametrize("make_output", OUTPUTS, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("pair", parameters(OUT_PAIRS))
 def test_out(pair: Pair, make_output: Callable[[torch.Tensor], torch.Tensor], device: torch.device) -> None:
+    if make_output is one_place and not isinstance(pair.op, CAREFUL):
+        pytest.skip("core's kernel may write past the one place, on the CPU too")
+
     def run(sample: object, place: torch.device) -> Outcome:
         args, kwargs = Mover(place)(((sample.input, *sample.args), sample.kwargs))
         with warnings.catch_warnings():
