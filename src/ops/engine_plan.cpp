@@ -163,6 +163,8 @@ bool has_python_kernel(const c10::OperatorHandle& op) {
   return std::none_of(extensions.begin(), extensions.end(), [&](std::string_view end) { return file.ends_with(end); });
 }
 
+constexpr const char* no_shape_rule = "no rule tells the shapes of its results";
+
 void choose_service(OpPlan& plan, bool writes, bool views) {
   const c10::OperatorHandle& op = plan.op;
   const auto refuse = [&](std::string_view name) {
@@ -190,7 +192,7 @@ void choose_service(OpPlan& plan, bool writes, bool views) {
   const std::string_view base = op.operator_name().name;
   if (is_one_of(base, misjudged_names) || (plan.first_out >= 0 && is_one_of(base, resizing_names))) {
     plan.service = Service::waited;
-    plan.reason = "no shape rule";
+    plan.reason = no_shape_rule;
     return;
   }
   if (dynamic && !plan.waits_for_masks) {
@@ -201,7 +203,7 @@ void choose_service(OpPlan& plan, bool writes, bool views) {
   for (const c10::Argument& value : op.schema().returns()) {
     if (value.type()->kind() != c10::TypeKind::TensorType && !value.alias_info()) {
       plan.service = Service::waited;
-      plan.reason = "returns something else than tensors";
+      plan.reason = "it returns something else than tensors";
       return;
     }
   }
@@ -218,14 +220,13 @@ void choose_service(OpPlan& plan, bool writes, bool views) {
     plan.shapes_fixed = true;
   if (!plan.shapes_fixed && !can_infer) {
     plan.service = Service::waited;
-    plan.reason = "no shape rule";
+    plan.reason = no_shape_rule;
   }
 }
 
 OpPlan* make_plan(const c10::OperatorHandle& op, const void* key) {
-  auto plan = std::make_unique<OpPlan>(op, key);
+  auto plan = std::make_unique<OpPlan>(op, key, full_name(op.operator_name()));
   const c10::FunctionSchema& schema = op.schema();
-  plan->name = full_name(op.operator_name());
   bool writes = false, views = false;
   for (const c10::Argument& argument : schema.arguments()) {
     const auto* alias = argument.alias_info();
@@ -320,14 +321,6 @@ class Table {
     }
   }
 
-  std::vector<const OpPlan*> all() const {
-    std::vector<const OpPlan*> result;
-    for (const auto& slot : slots_)
-      if (const OpPlan* plan = slot.load(std::memory_order_acquire); plan != nullptr && plan != forgotten())
-        result.push_back(plan);
-    return result;
-  }
-
  private:
   static constexpr std::size_t size = 8192;
 
@@ -336,7 +329,8 @@ class Table {
   }
   // A plan that no key matches.
   static const OpPlan* forgotten() {
-    static const auto* const mark = new OpPlan(*c10::Dispatcher::singleton().findSchema({"aten::alias", ""}), nullptr);
+    static const auto* const mark =
+        new OpPlan(*c10::Dispatcher::singleton().findSchema({"aten::alias", ""}), nullptr, "");
     return mark;
   }
 
@@ -364,8 +358,6 @@ const OpPlan& plan_of(const c10::OperatorHandle& op) {
   if (const OpPlan* plan = table().find(key)) return *plan;
   return table().find_or_make(op, key);
 }
-
-std::vector<const OpPlan*> all_plans() { return table().all(); }
 
 void watch_registrations() {
   // Leaked: it watches as long as the process lives.
