@@ -89,6 +89,7 @@ _OWN_KINDS: dict[str, tuple[str, ...]] = {
     "queued where memory that holds something grows, else nothing is": ("resize_",),
     "nothing is queued, and nobody waits": (
         "_fused_sdp_choice",
+        "_has_compatible_shallow_copy_type",
         "_reshape_alias",
         "as_strided",
         "empty.memory_format",

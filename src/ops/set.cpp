@@ -1,6 +1,7 @@
 #include <ATen/native/Resize.h>
 #include <ATen/ops/is_set_to_native.h>
 #include <ATen/ops/set_native.h>
+#include <c10/core/DispatchKeySet.h>
 #include <c10/core/Storage.h>
 
 #include <utility>
@@ -28,6 +29,20 @@ at::Tensor& set_empty(at::Tensor& self) {
   return set_storage(self, std::move(storage), 0, {0}, {});
 }
 
+// Whether `self` may become what `from` is in place: `parameter.data = tensor`, and so `module.to(device)`, which keeps
+// parameters, and what shares or refers to them, the objects that they are only if it may. Core says so of any two
+// dense tensors of its own backends.
+bool has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& from) {
+  using c10::BackendComponent;
+  const auto is_dense = [](c10::DispatchKeySet keys) {
+    constexpr c10::DispatchKeySet backends({BackendComponent::CPUBit, BackendComponent::CUDABit,
+                                            BackendComponent::HIPBit, BackendComponent::MPSBit,
+                                            BackendComponent::XPUBit, BackendComponent::PrivateUse1Bit});
+    return keys.has_any(c10::DispatchKeySet(c10::DispatchKey::Dense)) && keys.has_any(backends);
+  };
+  return self.key_set() == from.key_set() || (is_dense(self.key_set()) && is_dense(from.key_set()));
+}
+
 }  // namespace
 
 void register_set(torch::Library& library) {
@@ -37,6 +52,7 @@ void register_set(torch::Library& library) {
                TORCH_FN(static_cast<at::Tensor& (*)(at::Tensor&, at::Storage)>(at::native::set_)));
   library.impl("set_.source_Tensor", TORCH_FN(at::native::set_tensor_));
   library.impl("is_set_to", TORCH_FN(at::native::is_set_to));
+  library.impl("_has_compatible_shallow_copy_type", TORCH_FN(has_compatible_shallow_copy_type));
 }
 
 }  // namespace mojo::ops
