@@ -30,6 +30,10 @@ _QUEUED = """\
 ATen's CPU kernel, on a worker. A call whose shapes cannot be inferred from its arguments runs inline all the same, and
 says so in `op_counts`.
 
+Settings of the whole process that kernels read (`torch.use_deterministic_algorithms`, `torch.set_flush_denormal`) are
+those at the time when the work runs: synchronize before changing them. The default dtype, the number of threads,
+autocast and grad mode are those of the call.
+
 """
 
 _OWN = """\
