@@ -3,7 +3,9 @@
 Both sides run in one process, in turn, and each row is a ratio of medians, so that a busy machine disturbs both alike.
 Rows: `small_add` (time of the call, 16 elements), `empty_drop` (make and drop a tensor), `large_add`, `large_mm` and
 `large_softmax` (wall time of the op and a synchronize), `prefetch` (uploads on a side stream while the main stream
-computes, against the longer of the two alone) and `prefetch_serial` (the same without the side stream).
+computes, against the longer of the two alone) and `prefetch_serial` (the same without the side stream); training steps
+from an idle device to an idle device, `gpt_step`, `resnet_step` and `foreach_adamw` (the optimizer alone), and
+`gpt_memory`, the peak of bytes in a step of that GPT (see _training.py).
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import statistics
 import time
 from collections.abc import Callable
 
+import _training
 import torch
 import torch_mojo_backend
 
@@ -46,7 +49,7 @@ def medians(measures: list[Measure], rounds: int) -> list[float]:
 
 
 def row(name: str, ours: float, reference: float, unit: str) -> dict[str, object]:
-    scale = {"us": 1e6, "ms": 1e3}[unit]
+    scale = {"us": 1e6, "ms": 1e3, "MiB": 1 / 2**20}[unit]
     return {"name": name, "ours": ours * scale, "reference": reference * scale, "ratio": ours / reference, "unit": unit}
 
 
@@ -137,27 +140,59 @@ def prefetch(device: torch.device, rounds: int) -> list[dict[str, object]]:
     return [row("prefetch", both, reference, "ms"), row("prefetch_serial", one_by_one, reference, "ms")]
 
 
+def training(
+    name: str, make: Callable[[torch.device | str], _training.Step], device: torch.device, rounds: int
+) -> dict[str, object]:
+    on_device, on_cpu = make(device), make("cpu")
+
+    def step() -> None:
+        on_device()
+        torch.accelerator.synchronize()
+
+    step(), on_cpu()  # the optimizer's state is made
+    return row(name, *medians([per_call(step, 1), per_call(on_cpu, 1)], 3 * rounds), "ms")
+
+
+def gpt_memory(device: torch.device) -> dict[str, object]:
+    ours = _training.peak_on_device(_training.gpt_step, device)
+    return row("gpt_memory", ours, _training.peak_on_cpu(_training.gpt_step), "MiB")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", metavar="FILE", help="write the rows there")
+    parser.add_argument("--only", metavar="NAME", nargs="*", help="only the rows that are named")
     parser.add_argument("--rounds", type=int, default=9, help="how often each side is measured, times a factor a row")
     arguments = parser.parse_args()
     torch_mojo_backend.register_mojo_devices()
     device = torch.device("mojo", 0)
     rounds = arguments.rounds
-    rows = [
-        small_add(device, rounds),
-        empty_drop(device, rounds),
-        large("large_add", torch.add, [1 << 24], 2, device, rounds),
-        large("large_mm", torch.mm, [1024, 1024], 2, device, rounds),
-        large("large_softmax", lambda x: x.softmax(-1), [4096, 4096], 1, device, rounds),
-        *prefetch(device, rounds),
-    ]
-    for entry in rows:
-        print(
-            f"{entry['name']:16} {entry['ours']:10.3f} {entry['unit']}  "
-            f"reference {entry['reference']:10.3f}  ratio {entry['ratio']:.2f}"
-        )
+    measures: dict[str, Callable[[], list[dict[str, object]]]] = {
+        "small_add": lambda: [small_add(device, rounds)],
+        "empty_drop": lambda: [empty_drop(device, rounds)],
+        "large_add": lambda: [large("large_add", torch.add, [1 << 24], 2, device, rounds)],
+        "large_mm": lambda: [large("large_mm", torch.mm, [1024, 1024], 2, device, rounds)],
+        "large_softmax": lambda: [large("large_softmax", lambda x: x.softmax(-1), [4096, 4096], 1, device, rounds)],
+        "prefetch": lambda: prefetch(device, rounds),
+        "gpt_step": lambda: [training("gpt_step", _training.gpt_step, device, rounds)],
+        "resnet_step": lambda: [training("resnet_step", _training.resnet_step, device, rounds)],
+        "foreach_adamw": lambda: [training("foreach_adamw", _training.adamw_step, device, rounds)],
+        "gpt_memory": lambda: [gpt_memory(device)],
+    }
+    unknown = set(arguments.only or ()) - set(measures)
+    if unknown:
+        parser.error(f"no such row: {', '.join(sorted(unknown))}; there are {', '.join(measures)}")
+    rows = []
+    for name, measure in measures.items():
+        if arguments.only and name not in arguments.only:
+            continue
+        rows += (new := measure())
+        for entry in new:
+            print(
+                f"{entry['name']:16} {entry['ours']:10.3f} {entry['unit']}  "
+                f"reference {entry['reference']:10.3f}  ratio {entry['ratio']:.2f}",
+                flush=True,
+            )
     if arguments.json:
         with open(arguments.json, "w") as file:
             json.dump(rows, file, indent=1)

@@ -43,7 +43,8 @@ struct WaitHooks {
 };
 MOJO_API void set_wait_hooks(WaitHooks hooks) noexcept;
 
-// How often this thread has blocked in a wait of the library. For tests that a call did not wait.
+// How often this thread has waited for the device in a call of the library, whether or not it had to block: the count does
+// not depend on how fast the device was. For tests that a call does not wait.
 MOJO_API std::uint64_t host_waits() noexcept;
 
 // Whether this process was forked from one that had used a device: every call is refused here.

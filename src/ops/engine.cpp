@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "ops/engine_call.h"
+#include "ops/engine_overlap.h"
 #include "ops/engine_plan.h"
 #include "ops/engine_shapes.h"
 #include "ops/engine_task.h"
@@ -52,28 +53,10 @@ void return_results(const OpPlan& plan, Stack& stack, at::ArrayRef<IValue> made)
   for (IValue& result : results) stack.push_back(std::move(result));
 }
 
-// Core checks this when it sets up the iteration; here the iteration is set up on the worker.
-void check_overlap(const Call& call) {
-  for (const CallTensor& out : call.tensors) {
-    if (!out.written) continue;
-    for (const CallTensor& in : call.tensors)
-      if (!in.written && in.tensor->unsafeGetTensorImpl() != out.tensor->unsafeGetTensorImpl() &&
-          in.tensor->storage().is_alias_of(out.tensor->storage()))
-        at::assert_no_partial_overlap(*out.tensor, *in.tensor);
-  }
-}
-
-// A pointwise op that reads what it writes: core takes no other shape for it than it has.
-void check_not_read(const Call& call, const at::Tensor& out, at::IntArrayRef sizes) {
-  for (const CallTensor& in : call.tensors)
-    TORCH_CHECK(in.written || in.tensor->unsafeGetTensorImpl() != out.unsafeGetTensorImpl(), "output with shape ",
-                out.sizes(), " doesn't match the broadcast shape ", sizes);
-}
-
 void resize_outputs(const Call& call, const Shapes& shapes) {
   for (const ResultShape& wanted : shapes.resizes) {
     const at::Tensor& out = call.arguments[static_cast<std::size_t>(wanted.argument)].toTensor();
-    if (call.plan.is_pointwise) check_not_read(call, out, wanted.shape.sizes_arrayref());
+    if (call.plan.is_pointwise) check_output_not_read(call, out, wanted.shape.sizes_arrayref());
     // addr_ is addr.out on its own input, which is not broadcast then.
     TORCH_CHECK(call.plan.name != "aten::addr.out" ||
                     call.arguments[0].toTensor().unsafeGetTensorImpl() != out.unsafeGetTensorImpl(),
@@ -90,7 +73,7 @@ void resize_outputs(const Call& call, const Shapes& shapes) {
 
 void run_queued(const OpPlan& plan, Call& call, Stack& stack, const Shapes* shapes) {
   if (shapes != nullptr && !shapes->resizes.empty()) resize_outputs(call, *shapes);
-  if (plan.is_pointwise && plan.fresh_count == 0) check_overlap(call);
+  if (plan.is_pointwise && plan.fresh_count == 0) check_pointwise_overlap(call);
   c10::SmallVector<IValue, 4> made;
   if (shapes != nullptr) {
     for (const ResultShape& fresh_shape : shapes->fresh) {
@@ -166,6 +149,8 @@ void run_waited(const OpPlan& plan, Call& call, Stack& stack, const char* reason
     if (alias.sizes() == t.tensor->sizes()) continue;
     const at::Tensor out = *t.tensor;
     resize_in_place(out, alias.sizes());  // core's warning came from the kernel
+    if (alias.is_non_overlapping_and_dense())
+      out.unsafeGetTensorImpl()->set_sizes_and_strides(alias.sizes(), alias.strides());
     on_device(plan, alias, call.device, out);
   }
   if (stream.has_failure()) torch_backend::translated([&] { stream.synchronize(); });  // raises what failed before
@@ -194,6 +179,13 @@ std::vector<c10::OperatorName>& own_kernels() {
                               "no kernel for the CPU, which does the host device's work");
 }
 
+// Why the call has to wait whatever its shapes are, or null.
+const char* reason_to_wait(const OpPlan& plan, const Call& call) {
+  if (plan.service == Service::waited) return plan.reason;
+  if (plan.waits_for_masks && call.has_mask) return reason_masks;
+  return has_unusual_overlap(call) ? reason_overlap : nullptr;
+}
+
 }  // namespace
 
 void run_on_host_device(const c10::OperatorHandle& op, Stack* stack) {
@@ -216,8 +208,8 @@ void run_on_host_device(const c10::OperatorHandle& op, Stack* stack) {
     case Service::missing: throw_missing(plan);
   }
   Call call(plan, torch::jit::last(*stack, plan.arguments.size()));
-  if (plan.service == Service::waited || (plan.waits_for_masks && call.has_mask)) {
-    run_waited(plan, call, *stack, plan.service == Service::waited ? plan.reason : reason_masks);
+  if (const char* const reason = reason_to_wait(plan, call); reason != nullptr) {
+    run_waited(plan, call, *stack, reason);
     return;
   }
   if (plan.rehearses_always) {

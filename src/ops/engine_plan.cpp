@@ -11,6 +11,8 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "ops/shape_rules.h"
+
 namespace mojo::ops {
 
 namespace {
@@ -68,6 +70,10 @@ constexpr std::array<std::string_view, 13> late_dtype_names = {"aten::mm",
 // Losses whose `.out` kernels give their output the shape of the input for a while; so it cannot be given memory.
 constexpr std::array<std::string_view, 4> resizing_names = {"aten::mse_loss", "aten::smooth_l1_loss",
                                                             "aten::huber_loss", "aten::binary_cross_entropy"};
+
+// Ops whose CPU kernels refuse an output that is also an input. (Pointwise ones do not, others seldom look.)
+constexpr std::array<std::string_view, 5> distinct_names = {
+    "aten::gather.out", "aten::cat.out", "aten::index_select.out", "aten::take.out", "aten::kthvalue.values"};
 
 // CPU's results differ from what Meta says.
 constexpr std::array<std::string_view, 2> misjudged_names = {"aten::_embedding_bag",
@@ -208,7 +214,8 @@ void choose_service(OpPlan& plan, bool writes, bool views) {
     }
   }
   plan.service = Service::queued;
-  const bool can_infer = plan.structured.has_value() || has_kernel(op, DispatchKey::Meta) ||
+  const bool can_infer = plan.shape_rule != nullptr || plan.structured.has_value() ||
+                         has_kernel(op, DispatchKey::Meta) ||
                          (plan.functional.has_value() && has_kernel(*plan.functional, DispatchKey::Meta));
   const bool in_place = writes && plan.first_out < 0 && plan.fresh_count == 0;
   plan.rehearses_always = is_one_of(plan.name, drawing_names);
@@ -235,6 +242,7 @@ OpPlan* make_plan(const c10::OperatorHandle& op, const void* key) {
     views |= alias != nullptr && !written;
     const ArgumentType type = type_of(argument);
     const bool tensors = type <= ArgumentType::optional_tensor_list;
+    plan->writes_lists |= written && type == ArgumentType::tensor_list;
     plan->has_tensor_argument |= tensors && !is_out_argument(argument);
     if (tensors && is_out_argument(argument)) {
       if (plan->first_out < 0) plan->first_out = static_cast<int>(plan->arguments.size());
@@ -260,6 +268,8 @@ OpPlan* make_plan(const c10::OperatorHandle& op, const void* key) {
   plan->is_pointwise = op.hasTag(at::Tag::pointwise) || op_name == "aten::floor_divide" || op_name == "aten::where";
   plan->rehearses_small =
       !op.hasTag(at::Tag::nondeterministic_seeded) && (plan->is_pointwise || is_one_of(op_name, late_dtype_names));
+  plan->shape_rule = shape_rule_of(std::string_view(plan->name).substr(plan->name.find("::") + 2));
+  plan->distinct_outputs = is_one_of(plan->name, distinct_names);
   plan->rehearses = is_one_of(op.operator_name().name, unjudged_names);
   plan->takes_cpu_tensors = is_one_of(plan->name, cpu_tensor_names);
   plan->waits_for_masks = op.operator_name().name == "aten::index";

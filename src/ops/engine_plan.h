@@ -17,6 +17,9 @@
 
 namespace mojo::ops {
 
+struct Call;
+struct Shapes;
+
 enum class Service : std::uint8_t {
   queued,     // shapes are known at the call
   waited,     // result sizes depend on data, or nobody can tell them beforehand
@@ -46,6 +49,7 @@ inline constexpr int fresh = -1;  // OpPlan::returns: a new tensor, not an argum
 
 // Why calls wait of an op that is otherwise queued.
 inline constexpr const char* reason_masks = "an index is a mask";
+inline constexpr const char* reason_overlap = "an output overlaps itself or an input";
 inline constexpr const char* reason_not_inferred = "the shapes could not be inferred from these arguments";
 
 struct OpPlan {
@@ -71,6 +75,10 @@ struct OpPlan {
   bool rehearses = false;          // arguments are checked by a run on zeros, where that is cheap
   bool waits_for_masks = false;    // result sizes depend on data if an index is a mask
 
+  // Our own rule for the results' shapes (shape_rules.h), or nullptr.
+  bool (*shape_rule)(const Call& call, Shapes& shapes) = nullptr;
+  bool writes_lists = false;      // of tensors
+  bool distinct_outputs = false;  // CPU refuses an output that is also an input
   // The overload whose core kernel works out shapes on any device (structured ops): this op itself or its sibling
   // without outputs.
   std::optional<c10::OperatorHandle> structured;

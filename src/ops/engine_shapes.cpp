@@ -3,6 +3,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
+#include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/Parallel.h>
 #include <ATen/TensorIterator.h>
@@ -287,13 +288,6 @@ void correct(const Call& call, Shapes& shapes) {
     set_shape(shapes.fresh[0], shapes.fresh[0].shape.sizes_arrayref().vec(),
               c10::get_channels_last_strides_2d(shapes.fresh[0].shape.sizes_arrayref()));
   }
-  if (name == "aten::native_batch_norm" || name == "aten::_native_batch_norm_legit") {
-    // Outside training there is nothing to save for backward.
-    const auto training =
-        std::find_if(call.arguments.begin(), call.arguments.end(), [](const IValue& v) { return v.isBool(); });
-    if (training == call.arguments.end() || training->toBool()) return;
-    for (std::size_t i = 1; i < shapes.fresh.size(); ++i) set_shape(shapes.fresh[i], {0}, {1});
-  }
 }
 
 // Outputs of a pointwise op have the shape that its inputs broadcast to; no need to ask when all have it already.
@@ -308,6 +302,18 @@ bool is_plainly_right(const Call& call) {
   });
 }
 
+// An in-place op whose Meta kernel would let its result have another shape.
+void check_in_place_shape(const Call& call) {
+  const CallTensor* out = nullptr;
+  std::vector<std::int64_t> sizes;
+  for (const CallTensor& t : call.tensors) {
+    if (t.written) out = &t;
+    sizes = at::infer_size(sizes, t.tensor->sizes());
+  }
+  TORCH_CHECK(out == nullptr || out->tensor->sizes() == at::IntArrayRef(sizes), "output with shape ",
+              out->tensor->sizes(), " doesn't match the broadcast shape ", sizes);
+}
+
 Shapes infer_shapes(const Call& call) {
   const OpPlan& plan = call.plan;
   Shapes shapes;
@@ -315,6 +321,16 @@ Shapes infer_shapes(const Call& call) {
     for (const CallTensor& t : call.tensors)
       if (t.written) at::assert_no_internal_overlap(*t.tensor);
   if (is_plainly_right(call)) return shapes;
+  if (plan.is_pointwise && plan.first_out < 0 && plan.fresh_count == 0 && !plan.writes_lists)
+    check_in_place_shape(call);
+  if (plan.shape_rule != nullptr && plan.shape_rule(call, shapes)) {
+    if (plan.is_pointwise && shapes.fresh.size() == 1) {
+      std::vector<at::Tensor> inputs;
+      for (const CallTensor& t : call.tensors) inputs.push_back(on_meta(*t.tensor));
+      use_strides_of_iteration(call, inputs, shapes.fresh[0]);
+    }
+    return shapes;
+  }
   if (plan.structured.has_value()) {
     try {
       const Stack results = ask_structured(call);
@@ -328,7 +344,8 @@ Shapes infer_shapes(const Call& call) {
       if (!plan.op.hasKernelForDispatchKey(DispatchKey::Meta)) throw;
     }
   }
-  if (plan.rehearses) rehearse(call, 1 << 16);
+  // On zeros a mask would choose nothing: what it chooses is the kernel's to say.
+  if (plan.rehearses && !call.has_mask) rehearse(call, 1 << 16);
   std::vector<at::Tensor> tensors;
   if (plan.functional.has_value() && plan.functional->hasKernelForDispatchKey(DispatchKey::Meta)) {
     compare_outputs(call, ask_meta(call, *plan.functional, input_count(plan), tensors), shapes);

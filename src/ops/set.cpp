@@ -1,7 +1,6 @@
 #include <ATen/native/Resize.h>
 #include <ATen/ops/is_set_to_native.h>
 #include <ATen/ops/set_native.h>
-#include <c10/core/DispatchKeySet.h>
 #include <c10/core/Storage.h>
 
 #include <utility>
@@ -29,18 +28,16 @@ at::Tensor& set_empty(at::Tensor& self) {
   return set_storage(self, std::move(storage), 0, {0}, {});
 }
 
-// Whether `self` may become what `from` is in place: `parameter.data = tensor`, and so `module.to(device)`, which keeps
-// parameters, and what shares or refers to them, the objects that they are only if it may. Core says so of any two
-// dense tensors of its own backends.
-bool has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& from) {
-  using c10::BackendComponent;
-  const auto is_dense = [](c10::DispatchKeySet keys) {
-    constexpr c10::DispatchKeySet backends({BackendComponent::CPUBit, BackendComponent::CUDABit,
-                                            BackendComponent::HIPBit, BackendComponent::MPSBit,
-                                            BackendComponent::XPUBit, BackendComponent::PrivateUse1Bit});
-    return keys.has_any(c10::DispatchKeySet(c10::DispatchKey::Dense)) && keys.has_any(backends);
+// Whether `self.data = other` may take over what `other` has. Core asks this for `module.to(device)` too, and says no for
+// device types that it does not know: then parameters would be replaced, ties between them lost, and an optimizer made
+// before would train what nobody uses.
+bool may_take_over(const at::Tensor& self, const at::Tensor& other) {
+  const auto is_dense = [](const at::Tensor& tensor) {
+    const c10::DispatchKeySet keys = tensor.key_set();
+    return tensor.layout() == at::kStrided && (tensor.is_cpu() || tensor.is_privateuseone()) &&
+           keys.has_any(c10::DispatchKeySet(c10::DispatchKey::Dense)) && !keys.has(c10::DispatchKey::Python);
   };
-  return self.key_set() == from.key_set() || (is_dense(self.key_set()) && is_dense(from.key_set()));
+  return self.key_set() == other.key_set() || (is_dense(self) && is_dense(other));
 }
 
 }  // namespace
@@ -51,8 +48,8 @@ void register_set(torch::Library& library) {
   library.impl("set_.source_Storage",
                TORCH_FN(static_cast<at::Tensor& (*)(at::Tensor&, at::Storage)>(at::native::set_)));
   library.impl("set_.source_Tensor", TORCH_FN(at::native::set_tensor_));
+  library.impl("_has_compatible_shallow_copy_type", TORCH_FN(may_take_over));
   library.impl("is_set_to", TORCH_FN(at::native::is_set_to));
-  library.impl("_has_compatible_shallow_copy_type", TORCH_FN(has_compatible_shallow_copy_type));
 }
 
 }  // namespace mojo::ops

@@ -48,7 +48,10 @@ Status EventState::synchronize(StreamState*& stream, std::uint64_t& number) noex
     stream = stream_;
     number = number_;
   }
-  if (complete) return {};
+  if (complete) {
+    runtime::count_host_wait();
+    return {};
+  }
   MOJO_RETURN_IF_ERROR(runtime::host_wait([this]() noexcept { return event_->synchronize(); }));
   const std::lock_guard lock(mutex_);
   // Another thread may have recorded the event again meanwhile: then the driver waited for that record instead, and

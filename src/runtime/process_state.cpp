@@ -61,6 +61,8 @@ bool begin_shut_down() noexcept {
 
 void reset_process_state_for_test() noexcept { phase.store(Phase::running); }
 
+void count_host_wait() noexcept { ++waits; }
+
 HostWait::HostWait() noexcept
     : hooks_{hook_before.load(std::memory_order_acquire), hook_after.load(std::memory_order_acquire), nullptr},
       token_(hooks_.before ? hooks_.before() : nullptr) {

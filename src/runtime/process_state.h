@@ -21,6 +21,9 @@ bool begin_shut_down() noexcept;
 // For tests that bring a new registry up after a shutdown.
 void reset_process_state_for_test() noexcept;
 
+// Counts a wait of the host that there was no need for, since the work was complete.
+void count_host_wait() noexcept;
+
 // Held around a wait of the host: counts it and runs the binding's hooks. No lock of the library is held meanwhile.
 class HostWait {
  public:

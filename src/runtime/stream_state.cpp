@@ -111,7 +111,10 @@ bool StreamState::may_query_without_waiting() const noexcept {
 Status StreamState::wait_idle() noexcept {
   bool complete = false;
   MOJO_RETURN_IF_ERROR(query(complete));
-  if (complete) return {};
+  if (complete) {
+    runtime::count_host_wait();
+    return {};
+  }
   const std::uint64_t number = position();
   driver::Queue* q = queue();
   MOJO_RETURN_IF_ERROR(runtime::host_wait([q]() noexcept { return q->synchronize(); }));

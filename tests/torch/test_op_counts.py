@@ -144,6 +144,11 @@ INLINE = {
     "mask": (lambda x: x[x > 0], "aten::index.Tensor", "an index is a mask"),
     "masked_select": (lambda x: x.masked_select(x > 0), "aten::masked_select", "the result depends on data"),
     "equal": (lambda x: torch.equal(x, x.clone()), "aten::equal", "the result depends on data"),
+    "overlap": (
+        lambda x: torch.cumsum(x.view(4), 0, out=x),
+        "aten::cumsum.out",
+        "an output overlaps itself or an input",
+    ),
     "bin edges": (
         lambda x: torch._histogramdd_bin_edges(x[:, None], [3]),
         "aten::_histogramdd_bin_edges",
@@ -172,6 +177,7 @@ def test_an_op_that_no_rule_knows_the_shapes_of_says_so(device):
     assert counted(lambda: torch._standard_gamma_grad(x, x))[name] == (0, 1, reason)
 
 
+@pytest.mark.slow
 def test_shapes_that_could_not_be_inferred_from_the_arguments_of_a_call():
     # No op of core is known to need it: the Meta kernel of one is replaced by a kernel that sometimes cannot tell.
     run_python(

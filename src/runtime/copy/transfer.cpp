@@ -1,4 +1,5 @@
 #include "runtime/copy/transfer.h"
+#include "runtime/process_state.h"
 
 #include <algorithm>
 #include <atomic>
@@ -178,7 +179,10 @@ Status read_and_wait(detail::StreamState& stream, void* dst, DevicePtr src, std:
       failure = stream.take_failure();
       if (failure.ok()) std::memcpy(dst, src.opaque(), bytes);
     }));
-    if (ran) return failure;
+    if (ran) {
+      count_host_wait();
+      return failure;
+    }
   }
   auto* const read = new (std::nothrow) AwaitedRead(dst, src.opaque(), bytes);
   if (read == nullptr) return {StatusCode::out_of_memory, "no host memory for a queued copy"};
