@@ -39,9 +39,9 @@ help: ## this list
 setup-build:
 	@tools/setup.sh system build && tools/setup.sh python build
 setup-test:
-	@tools/setup.sh system build test && tools/setup.sh python build test
+	@tools/setup.sh system build test && tools/setup.sh python build test examples
 setup-check:
-	@tools/setup.sh system build test check && tools/setup.sh python build test check
+	@tools/setup.sh system build test check && tools/setup.sh python build test examples check
 setup-bench:
 	@tools/setup.sh system build bench && tools/setup.sh python build test
 

@@ -201,7 +201,7 @@ void choose_service(OpPlan& plan, bool writes, bool views) {
     plan.reason = no_shape_rule;
     return;
   }
-  if (dynamic && !plan.waits_for_masks) {
+  if (dynamic && !plan.waits_for_masks && plan.shape_rule == nullptr) {
     plan.service = Service::waited;
     plan.reason = "the result depends on data";
     return;

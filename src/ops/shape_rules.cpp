@@ -2,6 +2,7 @@
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/native/TypeProperties.h>
+#include <c10/core/DefaultDtype.h>
 #include <c10/core/ScalarType.h>
 
 #include <array>
@@ -94,6 +95,14 @@ bool nonzero_static(const Call& call, Shapes& shapes) {
   return true;
 }
 
+// The caller may say how long the result will be, so that nobody has to add the repeats up.
+bool repeat_interleave(const Call& call, Shapes& shapes) {
+  const at::Tensor& repeats = tensor_of(call, 0);
+  if (!call.arguments[1].isInt() || call.arguments[1].toInt() < 0 || repeats.dim() != 1) return false;
+  shapes.fresh.push_back(contiguous({call.arguments[1].toInt()}, repeats.scalar_type()));
+  return true;
+}
+
 // --- reductions ---
 
 bool to_scalar(const Call& call, Shapes& shapes) {
@@ -165,7 +174,19 @@ bool permutation(const Call& call, Shapes& shapes) {
   return sized_output(call, shapes, {call.arguments[0].toInt()});
 }
 
-constexpr std::array<std::pair<std::string_view, ShapeRule>, 24> rules = {{
+// window_length, periodic, beta (the latter two not in every overload), dtype, layout, device, pin_memory
+bool kaiser_window(const Call& call, Shapes& shapes) {
+  const std::int64_t length = call.arguments[0].toInt();
+  const c10::IValue &dtype = call.arguments[call.arguments.size() - 4],
+                    &layout = call.arguments[call.arguments.size() - 3];
+  const at::ScalarType result = dtype.isNone() ? c10::get_default_dtype_as_scalartype() : dtype.toScalarType();
+  if (length < 0 || !c10::isFloatingType(result) || (!layout.isNone() && layout.toLayout() != at::kStrided))
+    return false;
+  shapes.fresh.push_back(contiguous({length}, result));
+  return true;
+}
+
+constexpr std::array<std::pair<std::string_view, ShapeRule>, 28> rules = {{
     {"relu", same_dtype},
     {"hardswish", same_floating_dtype},
     {"hardtanh", same_floating_dtype},
@@ -176,6 +197,7 @@ constexpr std::array<std::pair<std::string_view, ShapeRule>, 24> rules = {{
     {"index_select", index_select},
     {"flip", flip},
     {"nonzero_static", nonzero_static},
+    {"repeat_interleave.Tensor", repeat_interleave},
     {"max", to_scalar},
     {"min", to_scalar},
     {"dot", dot},
@@ -186,6 +208,9 @@ constexpr std::array<std::pair<std::string_view, ShapeRule>, 24> rules = {{
     {"linalg_eig", eigenvectors},
     {"eye.out", eye},
     {"eye.m_out", eye},
+    {"kaiser_window", kaiser_window},
+    {"kaiser_window.periodic", kaiser_window},
+    {"kaiser_window.beta", kaiser_window},
     {"linspace.out", steps},
     {"logspace.out", steps},
     {"randperm.out", permutation},
