@@ -94,6 +94,7 @@ _OWN_KINDS: dict[str, tuple[str, ...]] = {
     "nothing is queued, and nobody waits": (
         "_fused_sdp_choice",
         "_has_compatible_shallow_copy_type",
+        "_nested_tensor_from_mask_left_aligned",
         "_reshape_alias",
         "as_strided",
         "empty.memory_format",

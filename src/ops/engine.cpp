@@ -13,6 +13,8 @@
 #include <array>
 #include <exception>
 #include <memory>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -228,7 +230,8 @@ void run_on_host_device(const c10::OperatorHandle& op, Stack* stack) {
     run_waited(plan, call, *stack, reason_not_inferred);
 }
 
-void register_engine(torch::Library& fallback, torch::Library& aten) {
+std::vector<std::string> register_engine(torch::Library& fallback, torch::Library& aten) {
+  std::vector<std::string> refused_composites;
   watch_registrations();
   fallback.fallback(torch::CppFunction::makeFromBoxedFunction<&run_on_host_device>());
   auto& dispatcher = c10::Dispatcher::singleton();
@@ -240,18 +243,23 @@ void register_engine(torch::Library& fallback, torch::Library& aten) {
       own_kernels().push_back(name);
       continue;
     }
-    if (!op->hasKernelForDispatchKey(DispatchKey::CPU)) continue;
     // Where core has a device-independent kernel and CPU one of its own: the latter's values are the right ones, and one
     // op is one task.
     const bool composite = op->hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutogradNonFunctional) ||
                            op->hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd) ||
                            op->hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd);
-    if (!composite || plan_of(*op).service != Service::queued) continue;
-    const std::string local = name.name.substr(6) + (name.overload_name.empty() ? "" : "." + name.overload_name);
+    if (!composite) continue;
+    const std::string full = full_name(name);
+    const bool is_cpus = op->hasKernelForDispatchKey(DispatchKey::CPU) && plan_of(*op).service == Service::queued;
+    const bool refused = is_refused(full);
+    if (!is_cpus && !refused) continue;
+    const std::string local = full.substr(std::string_view("aten::").size());
     aten.impl(local.c_str(), torch::CppFunction::makeFromBoxedFunction<&run_on_host_device>());
+    if (refused) refused_composites.push_back(local);
   }
   for (const char* name : cpu_only_composites)
     aten.impl(name, torch::CppFunction::makeFromBoxedFunction<&run_on_host_device>());
+  return refused_composites;
 }
 
 bool is_own_kernel(const c10::OperatorName& name) {

@@ -7,6 +7,9 @@
 
 #include <ATen/core/stack.h>
 
+#include <string>
+#include <vector>
+
 namespace c10 {
 class OperatorHandle;
 struct OperatorName;
@@ -23,7 +26,8 @@ namespace mojo::ops {
 void run_on_host_device(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
 // Registers it in `fallback`, which implements every namespace, and in `aten`; leaves alone what `aten` has already.
-void register_engine(torch::Library& fallback, torch::Library& aten);
+// Gives the ops with which core would make a tensor of a layout that the device does not have without asking the device.
+std::vector<std::string> register_engine(torch::Library& fallback, torch::Library& aten);
 
 // Whether the op of aten had a kernel of its own when the engine was registered.
 bool is_own_kernel(const c10::OperatorName& name);

@@ -81,10 +81,6 @@ constexpr std::array<std::string_view, 2> misjudged_names = {"aten::_embedding_b
 
 bool starts_with(std::string_view text, std::string_view prefix) { return text.substr(0, prefix.size()) == prefix; }
 
-std::string full_name(const c10::OperatorName& name) {
-  return name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
-}
-
 ArgumentType type_of(const c10::Argument& argument) {
   // The real type: `Scalar` and `ScalarType`, `Device` and so on look alike otherwise.
   const c10::TypePtr& type = argument.real_type();
@@ -169,15 +165,18 @@ bool has_python_kernel(const c10::OperatorHandle& op) {
   return std::none_of(extensions.begin(), extensions.end(), [&](std::string_view end) { return file.ends_with(end); });
 }
 
+// sparse_csr_tensor, _sparse_coo_tensor_unsafe and their like.
+bool makes_sparse(std::string_view name) {
+  name.remove_prefix(std::string_view("aten::").size());
+  name = name.substr(starts_with(name, "_") ? 1 : 0);
+  return starts_with(name, "sparse_") && name.find("_tensor") != std::string_view::npos;
+}
+
 constexpr const char* no_shape_rule = "no rule tells the shapes of its results";
 
 void choose_service(OpPlan& plan, bool writes, bool views) {
   const c10::OperatorHandle& op = plan.op;
-  const auto refuse = [&](std::string_view name) {
-    return is_one_of(name, refused_names) || std::any_of(refused_prefixes.begin(), refused_prefixes.end(),
-                                                         [&](auto prefix) { return starts_with(name, prefix); });
-  };
-  if (refuse(plan.name)) {
+  if (is_refused(plan.name)) {
     plan.service = Service::refused;
     return;
   }
@@ -362,6 +361,17 @@ class Watcher final : public c10::OpRegistrationListener {
 };
 
 }  // namespace
+
+std::string full_name(const c10::OperatorName& name) {
+  return name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
+}
+
+bool is_refused(std::string_view name) {
+  return starts_with(name, "aten::") &&
+         (is_one_of(name, refused_names) || makes_sparse(name) ||
+          std::any_of(refused_prefixes.begin(), refused_prefixes.end(),
+                      [&](std::string_view prefix) { return starts_with(name, prefix); }));
+}
 
 const OpPlan& plan_of(const c10::OperatorHandle& op) {
   const void* const key = &op.schema();

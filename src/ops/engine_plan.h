@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -91,6 +92,10 @@ struct OpPlan {
 };
 
 const OpPlan& plan_of(const c10::OperatorHandle& op);
+
+std::string full_name(const c10::OperatorName& name);  // aten::add.out
+// Whether the op of that full name makes a tensor of a layout that the device does not have.
+bool is_refused(std::string_view name);
 
 // Forgets plans of operators that are taken out of the dispatcher. Once.
 void watch_registrations();

@@ -45,8 +45,7 @@ std::vector<ListedOp> list_ops() {
   std::vector<ListedOp> result;
   for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
     if (name.name.rfind("aten::", 0) != 0) continue;
-    if (const auto op = dispatcher.findSchema(name); op.has_value())
-      result.push_back(listed(*op, name.overload_name.empty() ? name.name : name.name + "." + name.overload_name));
+    if (const auto op = dispatcher.findSchema(name); op.has_value()) result.push_back(listed(*op, full_name(name)));
   }
   return result;
 }
