@@ -264,7 +264,8 @@ OpPlan* make_plan(const c10::OperatorHandle& op, const void* key) {
 
   // The tag is missing on a few.
   const std::string& op_name = op.operator_name().name;
-  plan->is_pointwise = op.hasTag(at::Tag::pointwise) || op_name == "aten::floor_divide" || op_name == "aten::where";
+  plan->is_pointwise = op.hasTag(at::Tag::pointwise) || op_name == "aten::floor_divide" ||
+                       op_name == "aten::floor_divide_" || op_name == "aten::where";
   plan->rehearses_small =
       !op.hasTag(at::Tag::nondeterministic_seeded) && (plan->is_pointwise || is_one_of(op_name, late_dtype_names));
   plan->shape_rule = shape_rule_of(std::string_view(plan->name).substr(plan->name.find("::") + 2));

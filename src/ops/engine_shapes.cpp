@@ -105,8 +105,9 @@ at::Tensor on_meta(const at::Tensor& tensor) {
   return result;
 }
 
-// A CPU tensor of the same form, all zeros.
+// A CPU tensor of the same form, all zeros; a number is itself.
 at::Tensor zeros_on_cpu(const at::Tensor& tensor) {
+  if (tensor.is_cpu() && tensor.dim() == 0) return tensor;
   std::int64_t elements = tensor.numel() == 0 ? 0 : 1;
   for (std::int64_t dim = 0; dim < tensor.dim() && elements != 0; ++dim)
     elements += (tensor.size(dim) - 1) * tensor.stride(dim);

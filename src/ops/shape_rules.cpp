@@ -57,6 +57,17 @@ bool promoted(const Call& call, Shapes& shapes) {
   return true;
 }
 
+// `out` has the shape that the two inputs broadcast to.
+bool sized_output(const Call& call, Shapes& shapes, at::IntArrayRef sizes);
+
+bool promoted_output(const Call& call, Shapes& shapes) {
+  const at::Tensor &a = tensor_of(call, 0), &b = tensor_of(call, 1);
+  return can_broadcast(a.sizes(), b.sizes()) && sized_output(call, shapes, at::infer_size(a.sizes(), b.sizes()));
+}
+
+// In place, and the engine has seen that the shape is right.
+bool in_place(const Call&, Shapes&) { return true; }
+
 bool where(const Call& call, Shapes& shapes) {
   const at::Tensor &condition = tensor_of(call, 0), &a = tensor_of(call, 1), &b = tensor_of(call, 2);
   if (condition.scalar_type() != at::kBool || !can_broadcast(a.sizes(), b.sizes())) return false;
@@ -87,11 +98,11 @@ bool flip(const Call& call, Shapes& shapes) {
   return true;
 }
 
-// CPU fills a matrix of one column for each element found, and gives its transpose.
+// Meta has the transpose of what CPU gives.
 bool nonzero_static(const Call& call, Shapes& shapes) {
   const std::int64_t dim = tensor_of(call, 0).dim(), size = call.arguments[1].toInt();
   if (size < 0) return false;
-  shapes.fresh.push_back(strided({size, dim}, {1, std::max<std::int64_t>(size, 1)}, at::kLong));
+  shapes.fresh.push_back(contiguous({size, dim}, at::kLong));
   return true;
 }
 
@@ -186,13 +197,15 @@ bool kaiser_window(const Call& call, Shapes& shapes) {
   return true;
 }
 
-constexpr std::array<std::pair<std::string_view, ShapeRule>, 28> rules = {{
+constexpr std::array<std::pair<std::string_view, ShapeRule>, 30> rules = {{
     {"relu", same_dtype},
     {"hardswish", same_floating_dtype},
     {"hardtanh", same_floating_dtype},
     {"mish_backward", mish_backward},
     {"isnan", truth},
     {"floor_divide", promoted},
+    {"floor_divide_.Tensor", in_place},
+    {"floor_divide.out", promoted_output},
     {"where.self", where},
     {"index_select", index_select},
     {"flip", flip},

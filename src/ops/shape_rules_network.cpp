@@ -194,7 +194,7 @@ bool attention(const Call& call, Shapes& shapes) {
   const at::Tensor& query = tensor_of(call, 0);
   if (!are_heads(query, tensor_of(call, 1), tensor_of(call, 2))) return false;
   const at::ScalarType dtype = query.scalar_type();
-  shapes.fresh.push_back(contiguous_transposed(query.sizes(), dtype));
+  shapes.fresh.push_back(like(query));
   shapes.fresh.push_back(
       contiguous_transposed(query.sizes().slice(0, 3), c10::isReducedFloatingType(dtype) ? at::kFloat : dtype));
   return true;
@@ -245,6 +245,17 @@ bool adaptive_average_pool_backward(const Call& call, Shapes& shapes) {
   return true;
 }
 
+// self, target, reduction: CPU's loss of one sample has no dimension.
+bool multilabel_margin(const Call& call, Shapes& shapes) {
+  const at::Tensor &self = tensor_of(call, 0), &target = tensor_of(call, 1);
+  if (!is_floating(self) || self.dim() > 1 || target.sizes() != self.sizes() || target.scalar_type() != at::kLong ||
+      self.numel() == 0)
+    return false;
+  shapes.fresh.push_back(contiguous({}, self.scalar_type()));
+  shapes.fresh.push_back(contiguous(target.sizes(), self.scalar_type()));
+  return true;
+}
+
 bool is_loss_of(const at::Tensor& grad, const at::Tensor& self, const at::Tensor& target) {
   return is_floating(self) && target.sizes() == self.sizes() && target.scalar_type() == self.scalar_type() &&
          grad.scalar_type() == self.scalar_type() && (grad.dim() == 0 || grad.sizes() == self.sizes());
@@ -266,7 +277,7 @@ bool cross_entropy_backward(const Call& call, Shapes& shapes) {
   return true;
 }
 
-constexpr std::array<std::pair<std::string_view, ShapeRule>, 16> rules = {{
+constexpr std::array<std::pair<std::string_view, ShapeRule>, 17> rules = {{
     {"native_layer_norm", layer_norm},
     {"native_layer_norm_backward", layer_norm_backward},
     {"native_group_norm", group_norm},
@@ -281,6 +292,7 @@ constexpr std::array<std::pair<std::string_view, ShapeRule>, 16> rules = {{
     {"embedding_dense_backward", embedding_backward},
     {"_adaptive_avg_pool2d", adaptive_average_pool},
     {"_adaptive_avg_pool2d_backward", adaptive_average_pool_backward},
+    {"multilabel_margin_loss_forward", multilabel_margin},
     {"mse_loss_backward", mean_squares_backward},
     {"binary_cross_entropy_backward", cross_entropy_backward},
 }};

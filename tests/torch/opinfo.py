@@ -93,6 +93,8 @@ class Mover:
         return value
 
     def _tensor(self, tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.device.type != "cpu":
+            return tensor
         if (
             tensor.layout != torch.strided
             or tensor.is_quantized
@@ -254,10 +256,10 @@ def is_uninitialised(op: OpInfo) -> bool:
 
 
 @contextlib.contextmanager
-def shifted_seeds() -> Iterator[None]:
+def shifted_seeds(shift: int) -> Iterator[None]:
     """Inside, torch.manual_seed gives other numbers; some entries of the database seed within the op."""
     original = torch.manual_seed
-    torch.manual_seed = lambda seed: original(seed + 1)  # type: ignore[assignment]
+    torch.manual_seed = lambda seed: original(seed + shift)  # type: ignore[assignment]
     try:
         yield
     finally:
@@ -265,15 +267,18 @@ def shifted_seeds() -> Iterator[None]:
 
 
 def is_random(pair: Pair, sample: Any) -> bool:
-    """Whether the result depends on the seed, by two runs on the CPU."""
+    """Whether the result depends on the seed, by a few runs on the CPU."""
+    if "fractional_max_pool" in pair.op.name:
+        return True  # on few seeds only, where a drawn number is rounded
     cpu = torch.device("cpu")
     first = call(pair.op, sample, cpu)
-    with shifted_seeds():
-        second = call(pair.op, sample, cpu)
-    try:
-        compare(pair, "result", first.results, second.results)
-    except Difference:
-        return True
+    for shift in range(1, 6):
+        with shifted_seeds(shift):
+            other = call(pair.op, sample, cpu)
+        try:
+            compare(pair, "result", first.results, other.results)
+        except Difference:
+            return True
     return False
 
 

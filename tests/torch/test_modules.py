@@ -28,16 +28,12 @@ TOLERANCES = {
     "nn.LSTM": LAYERS,
 }
 # What is wrong, and goes red once it is right.
-DEFECTS = {
-    "nn.MultiLabelMarginLoss": "Meta's shape of multilabel_margin_loss_forward for one sample is not the CPU's",
-}
 # More than ten seconds.
 SLOW = {"nn.LinearCrossEntropyLoss"}
 
 
 def marks_of(info: ModuleInfo) -> list[pytest.MarkDecorator]:
-    marks = [pytest.mark.slow] if info.name in SLOW else []
-    return [*marks, pytest.mark.xfail(strict=True, reason=DEFECTS[info.name])] if info.name in DEFECTS else marks
+    return [pytest.mark.slow] if info.name in SLOW else []
 
 
 def cases() -> list:
