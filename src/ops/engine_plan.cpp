@@ -81,10 +81,6 @@ constexpr std::array<std::string_view, 2> misjudged_names = {"aten::_embedding_b
 
 bool starts_with(std::string_view text, std::string_view prefix) { return text.substr(0, prefix.size()) == prefix; }
 
-std::string full_name(const c10::OperatorName& name) {
-  return name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
-}
-
 // Without its namespace.
 std::string_view local_name(std::string_view name) { return name.substr(name.find("::") + 2); }
 
@@ -172,13 +168,18 @@ bool has_python_kernel(const c10::OperatorHandle& op) {
   return std::none_of(extensions.begin(), extensions.end(), [&](std::string_view end) { return file.ends_with(end); });
 }
 
+// sparse_csr_tensor, _sparse_coo_tensor_unsafe and their like.
+bool makes_sparse(std::string_view name) {
+  name.remove_prefix(std::string_view("aten::").size());
+  name = name.substr(starts_with(name, "_") ? 1 : 0);
+  return starts_with(name, "sparse_") && name.find("_tensor") != std::string_view::npos;
+}
+
+constexpr const char* no_shape_rule = "no rule tells the shapes of its results";
+
 void choose_service(OpPlan& plan, bool writes, bool views) {
   const c10::OperatorHandle& op = plan.op;
-  const auto refuse = [&](std::string_view name) {
-    return is_one_of(name, refused_names) || std::any_of(refused_prefixes.begin(), refused_prefixes.end(),
-                                                         [&](auto prefix) { return starts_with(name, prefix); });
-  };
-  if (refuse(plan.name)) {
+  if (is_refused(plan.name)) {
     plan.service = Service::refused;
     return;
   }
@@ -199,7 +200,7 @@ void choose_service(OpPlan& plan, bool writes, bool views) {
   const std::string_view base = op.operator_name().name;
   if (is_one_of(base, misjudged_names) || (plan.first_out >= 0 && is_one_of(base, resizing_names))) {
     plan.service = Service::waited;
-    plan.reason = "no shape rule";
+    plan.reason = no_shape_rule;
     return;
   }
   if (dynamic && !plan.waits_for_masks && plan.shape_rule == nullptr) {
@@ -210,7 +211,7 @@ void choose_service(OpPlan& plan, bool writes, bool views) {
   for (const c10::Argument& value : op.schema().returns()) {
     if (value.type()->kind() != c10::TypeKind::TensorType && !value.alias_info()) {
       plan.service = Service::waited;
-      plan.reason = "returns something else than tensors";
+      plan.reason = "it returns something else than tensors";
       return;
     }
   }
@@ -228,14 +229,13 @@ void choose_service(OpPlan& plan, bool writes, bool views) {
     plan.shapes_fixed = true;
   if (!plan.shapes_fixed && !can_infer) {
     plan.service = Service::waited;
-    plan.reason = "no shape rule";
+    plan.reason = no_shape_rule;
   }
 }
 
 OpPlan* make_plan(const c10::OperatorHandle& op, const void* key) {
-  auto plan = std::make_unique<OpPlan>(op, key);
+  auto plan = std::make_unique<OpPlan>(op, key, full_name(op.operator_name()));
   const c10::FunctionSchema& schema = op.schema();
-  plan->name = full_name(op.operator_name());
   bool writes = false, views = false;
   for (const c10::Argument& argument : schema.arguments()) {
     const auto* alias = argument.alias_info();
@@ -336,14 +336,6 @@ class Table {
     }
   }
 
-  std::vector<const OpPlan*> all() const {
-    std::vector<const OpPlan*> result;
-    for (const auto& slot : slots_)
-      if (const OpPlan* plan = slot.load(std::memory_order_acquire); plan != nullptr && plan != forgotten())
-        result.push_back(plan);
-    return result;
-  }
-
  private:
   static constexpr std::size_t size = 8192;
 
@@ -352,7 +344,8 @@ class Table {
   }
   // A plan that no key matches.
   static const OpPlan* forgotten() {
-    static const auto* const mark = new OpPlan(*c10::Dispatcher::singleton().findSchema({"aten::alias", ""}), nullptr);
+    static const auto* const mark =
+        new OpPlan(*c10::Dispatcher::singleton().findSchema({"aten::alias", ""}), nullptr, "");
     return mark;
   }
 
@@ -375,13 +368,22 @@ class Watcher final : public c10::OpRegistrationListener {
 
 }  // namespace
 
+std::string full_name(const c10::OperatorName& name) {
+  return name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
+}
+
+bool is_refused(std::string_view name) {
+  return starts_with(name, "aten::") &&
+         (is_one_of(name, refused_names) || makes_sparse(name) ||
+          std::any_of(refused_prefixes.begin(), refused_prefixes.end(),
+                      [&](std::string_view prefix) { return starts_with(name, prefix); }));
+}
+
 const OpPlan& plan_of(const c10::OperatorHandle& op) {
   const void* const key = &op.schema();
   if (const OpPlan* plan = table().find(key)) return *plan;
   return table().find_or_make(op, key);
 }
-
-std::vector<const OpPlan*> all_plans() { return table().all(); }
 
 void watch_registrations() {
   // Leaked: it watches as long as the process lives.

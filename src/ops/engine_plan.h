@@ -7,11 +7,14 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
-#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
+
+#include "ops/op_counter.h"
 
 namespace mojo::ops {
 
@@ -45,12 +48,18 @@ struct Argument {
 
 inline constexpr int fresh = -1;  // OpPlan::returns: a new tensor, not an argument
 
+// Why calls wait of an op that is otherwise queued.
+inline constexpr const char* reason_masks = "an index is a mask";
+inline constexpr const char* reason_overlap = "an output overlaps itself or an input";
+inline constexpr const char* reason_not_inferred = "the shapes could not be inferred from these arguments";
+
 struct OpPlan {
-  OpPlan(c10::OperatorHandle handle, const void* key) : op(handle), key(key) {}
+  OpPlan(c10::OperatorHandle handle, const void* key, std::string full_name)
+      : op(handle), key(key), name(std::move(full_name)) {}
 
   c10::OperatorHandle op;
   const void* const key;
-  std::string name;  // aten::add.out
+  const std::string name;  // aten::add.out
   Service service = Service::missing;
   const char* reason = "";  // of a service that is not `queued`
   std::vector<Argument> arguments;
@@ -81,14 +90,14 @@ struct OpPlan {
   // The overload that writes to given outputs, where CPU has a kernel of its own for it.
   std::optional<c10::OperatorHandle> out_overload;
 
-  mutable std::atomic<std::uint64_t> queued{0};
-  mutable std::atomic<std::uint64_t> waited{0};
+  mutable OpCounter counter{name.c_str()};
 };
 
 const OpPlan& plan_of(const c10::OperatorHandle& op);
 
-// All plans made so far.
-std::vector<const OpPlan*> all_plans();
+std::string full_name(const c10::OperatorName& name);  // aten::add.out
+// Whether the op of that full name makes a tensor of a layout that the device does not have.
+bool is_refused(std::string_view name);
 
 // Forgets plans of operators that are taken out of the dispatcher. Once.
 void watch_registrations();

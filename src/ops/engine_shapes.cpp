@@ -1,6 +1,7 @@
 #include "ops/engine_shapes.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
@@ -169,7 +170,10 @@ bool is_not_implemented(const std::exception& error) {
 void rehearse(const Call& call, std::int64_t most_elements) {
   std::int64_t elements = 0;
   for (const CallTensor& t : call.tensors) elements += t.tensor->numel();
-  if (elements > most_elements) return;
+  if (elements > most_elements) {
+    if (at::globalContext().deterministicAlgorithms()) rehearse_small(call);  // an op that is not says so first
+    return;
+  }
   Stack stack = stand_ins(call, call.arguments.size(), at::Device(at::kCPU), zeros_on_cpu);
   const KernelState state(at::get_num_threads());
   call.plan.op.callBoxed(stack);
@@ -191,8 +195,10 @@ struct Silence final : c10::WarningHandler {
   void process(const c10::Warning&) override {}
 };
 
-bool is_about_dtypes(std::string_view text) {
-  constexpr std::array<std::string_view, 3> words = {"dtype", "scalar type", "not implemented for"};
+// What holds for any number of elements: whether the dtypes will do, and whether the algorithm.
+bool is_about_the_op(std::string_view text) {
+  constexpr std::array<std::string_view, 4> words = {"dtype", "scalar type", "not implemented for",
+                                                     "does not have a deterministic implementation"};
   return std::any_of(words.begin(), words.end(),
                      [&](std::string_view word) { return text.find(word) != std::string_view::npos; });
 }
@@ -408,7 +414,7 @@ void rehearse_small(const Call& call) {
     call.plan.op.callBoxed(stack);
   } catch (const std::exception& error) {
     // Whether another op takes one element says nothing.
-    if (call.plan.is_pointwise || call.plan.rehearses_always || is_about_dtypes(error.what())) throw;
+    if (call.plan.is_pointwise || call.plan.rehearses_always || is_about_the_op(error.what())) throw;
   }
 }
 
