@@ -78,6 +78,7 @@ _OWN_KINDS: dict[str, tuple[str, ...]] = {
         "convolution_overrideable",
         "fill_.Scalar",
         "fill_.Tensor",
+        "mode.values",
         "native_dropout",
         "_thnn_fused_gru_cell",
         "_thnn_fused_gru_cell_backward",

@@ -185,7 +185,14 @@ def test_errors(pair: Pair, device: torch.device) -> None:
 def test_the_table_is_short_and_names_what_exists() -> None:
     names = {pair.name for pair in PAIRS}
     kinds = ("refused", "differs", "close", "unsteady", "strides", "waits", "error")
-    for kind in (*kinds, *(f"gradient-{kind}" for kind in kinds[:5]), "out-strides"):
+    for kind in (
+        *kinds,
+        *(f"gradient-{kind}" for kind in kinds[:5]),
+        "out-strides",
+        "out-empty",
+        "out-integral",
+        "out-device",
+    ):
         unknown = set(opinfo.exceptions(kind)) - names
         assert not unknown, f"{kind}: {unknown}"
     wrong = set(opinfo.exceptions("refused")) | set(opinfo.exceptions("differs"))

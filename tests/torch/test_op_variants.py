@@ -109,6 +109,8 @@ def test_out(pair: Pair, make_output: Callable[[torch.Tensor], torch.Tensor], de
         outcome = outcome_of(lambda: pair.op(*args, out=out, **kwargs), place)
         return outcome
 
+    if pair.name in opinfo.exceptions(f"out-{make_output.__name__}"):
+        pytest.xfail(opinfo.exceptions(f"out-{make_output.__name__}")[pair.name])
     for sample in opinfo.samples(pair)[:SAMPLES]:
         if not all(
             isinstance(x, torch.Tensor)
@@ -118,7 +120,9 @@ def test_out(pair: Pair, make_output: Callable[[torch.Tensor], torch.Tensor], de
         check(pair, f"out, {make_output.__name__}", sample, lambda place, sample=sample: run(sample, place), device)
 
 
-@pytest.mark.parametrize("pair", parameters(OUT_PAIRS))
+@pytest.mark.parametrize(
+    "pair", parameters([pair for pair in OUT_PAIRS if pair.name not in opinfo.exceptions("out-device")])
+)
 def test_out_on_another_device_is_refused(pair: Pair, device: torch.device) -> None:
     for sample in opinfo.samples(pair)[:1]:
         args, kwargs = Mover(device)(((sample.input, *sample.args), sample.kwargs))
@@ -126,7 +130,10 @@ def test_out_on_another_device_is_refused(pair: Pair, device: torch.device) -> N
             pytest.skip("no input is on a device")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            out = pytree.tree_map(lambda x: x.to("cpu") if isinstance(x, torch.Tensor) else x, pair.op(*args, **kwargs))
+            results = pair.op(*args, **kwargs)
+            if not all(isinstance(x, torch.Tensor) for x in (results if isinstance(results, tuple) else [results])):
+                pytest.skip("gives something else than tensors")
+            out = pytree.tree_map(lambda x: x.to("cpu"), results)
             with pytest.raises(RuntimeError):
                 pair.op(*args, out=out, **kwargs)
                 torch.accelerator.synchronize()
