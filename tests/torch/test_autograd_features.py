@@ -88,7 +88,7 @@ def test_anomaly_mode_without_the_check_for_nans_does_not_wait(device):
 
 @pytest.mark.parametrize("order", [(1, 2), (2, 1)])
 def test_backward_uses_the_number_of_threads_that_is_set_now(device, order):
-    # torch's threads for backward keep the number of their start. A sum cut in two differs in rounding from one that is not.
+    # torch's threads for backward keep the number of their start. A sum that is cut in two is rounded in another way.
     before = torch.get_num_threads()
     x = torch.randn(1 << 20)
     try:
