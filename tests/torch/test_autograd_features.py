@@ -86,6 +86,24 @@ def test_anomaly_mode_without_the_check_for_nans_does_not_wait(device):
     assert x.grad.isnan().all()
 
 
+@pytest.mark.parametrize("order", [(1, 2), (2, 1)])
+def test_backward_uses_the_number_of_threads_that_is_set_now(device, order):
+    # torch's threads for backward keep the number of their start. A sum that is cut in two is rounded in another way.
+    before = torch.get_num_threads()
+    x = torch.randn(1 << 20)
+    try:
+        for threads in order:
+            torch.set_num_threads(threads)
+            gradients = []
+            for place in ("cpu", device):
+                bias = torch.zeros(1, device=place, requires_grad=True)
+                (x.to(place) * (x.to(place) + bias)).sum().backward()
+                gradients.append(bias.grad.cpu())
+            assert torch.equal(*gradients)
+    finally:
+        torch.set_num_threads(before)
+
+
 # --- hooks ---
 
 
