@@ -36,7 +36,8 @@ bool is_mask(at::ScalarType dtype) { return dtype == at::kBool || dtype == at::k
 Call::Call(const OpPlan& op_plan, at::ArrayRef<c10::IValue> values) : plan(op_plan), arguments(values) {
   add_word(reinterpret_cast<std::uintptr_t>(&plan));
   add_word(static_cast<std::uint64_t>(c10::get_default_dtype_as_scalartype()) |
-           (at::globalContext().deterministicAlgorithms() ? 256u : 0u));
+           (at::globalContext().deterministicAlgorithms() ? 256u : 0u) |
+           (at::globalContext().deterministicAlgorithmsWarnOnly() ? 512u : 0u));
   bool other_device = false;
   for (std::size_t i = 0; i < arguments.size(); ++i) add(arguments[i], plan.arguments[i], static_cast<int>(i));
   for (const CallTensor& t : tensors) {

@@ -53,7 +53,14 @@ constexpr std::array<std::string_view, 10> drawing_names = {
 constexpr std::array<std::string_view, 2> unchecked_names = {"aten::relu_", "aten::hardswish_"};
 
 // Ops of which CPU checks the dtypes only when it runs, and Meta not at all. (All pointwise ones, too.)
-constexpr std::array<std::string_view, 13> late_dtype_names = {"aten::mm",
+constexpr std::array<std::string_view, 20> late_dtype_names = {"aten::mm",
+                                                               "aten::max",
+                                                               "aten::min",
+                                                               "aten::flip",
+                                                               "aten::index_select",
+                                                               "aten::var",
+                                                               "aten::std",
+                                                               "aten::repeat_interleave",
                                                                "aten::addmm",
                                                                "aten::bmm",
                                                                "aten::baddbmm",
@@ -74,6 +81,10 @@ constexpr std::array<std::string_view, 4> resizing_names = {"aten::mse_loss", "a
 // Ops whose CPU kernels refuse an output that is also an input. (Pointwise ones do not, others seldom look.)
 constexpr std::array<std::string_view, 5> distinct_names = {
     "aten::gather.out", "aten::cat.out", "aten::index_select.out", "aten::take.out", "aten::kthvalue.values"};
+
+// Ops whose `.out` kernels on CPU give other values than the ops themselves where the input has gaps.
+constexpr std::array<std::string_view, 2> unlike_out_names = {"aten::native_batch_norm",
+                                                              "aten::_native_batch_norm_legit"};
 
 // CPU's results differ from what Meta says.
 constexpr std::array<std::string_view, 2> misjudged_names = {"aten::_embedding_bag",
@@ -271,7 +282,8 @@ OpPlan* make_plan(const c10::OperatorHandle& op, const void* key) {
                        op_name == "aten::floor_divide_" || op_name == "aten::where";
   plan->rehearses_small =
       !op.hasTag(at::Tag::nondeterministic_seeded) && (plan->is_pointwise || is_one_of(op_name, late_dtype_names));
-  plan->shape_rule = shape_rule_of(local_name(plan->name));
+  const bool is_aten = starts_with(plan->name, "aten::");  // the rules know core's ops, not others of the same name
+  if (is_aten) plan->shape_rule = shape_rule_of(local_name(plan->name));
   plan->distinct_outputs = is_one_of(plan->name, distinct_names);
   plan->rehearses = is_one_of(op.operator_name().name, unjudged_names);
   plan->takes_cpu_tensors = is_one_of(plan->name, cpu_tensor_names);
@@ -281,7 +293,7 @@ OpPlan* make_plan(const c10::OperatorHandle& op, const void* key) {
   if (plan->first_out >= 0) {
     plan->functional = sibling(op, static_cast<std::size_t>(plan->first_out),
                                count - static_cast<std::size_t>(plan->first_out), false);
-    if (plan->functional.has_value())
+    if (is_aten && plan->functional.has_value())
       plan->functional_rule = shape_rule_of(local_name(full_name(plan->functional->operator_name())));
     if (plan->functional.has_value() && has_kernel(*plan->functional, composite)) plan->structured = plan->functional;
   } else {
@@ -290,7 +302,7 @@ OpPlan* make_plan(const c10::OperatorHandle& op, const void* key) {
       const auto out = sibling(op, count, schema.returns().size(), true);
       // Not a full reduction's, which lacks a check of the functional op.
       if (out.has_value() && has_kernel(*out, DispatchKey::CPU) && !is_one_of(op_name, resizing_names) &&
-          out->operator_name().overload_name != "unary_out")
+          !is_one_of(op_name, unlike_out_names) && out->operator_name().overload_name != "unary_out")
         plan->out_overload = out;
     }
   }

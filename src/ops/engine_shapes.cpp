@@ -303,6 +303,31 @@ bool is_plainly_right(const Call& call) {
   });
 }
 
+// Core's checks of the indices of index_put: as many dimensions as there are, masks of their sizes.
+void check_masks(const Call& call) {
+  const at::Tensor* self = nullptr;
+  std::int64_t at = 0, position = -1;
+  for (const CallTensor& t : call.tensors) {
+    if (self == nullptr) self = t.tensor;
+    if (call.plan.arguments[static_cast<std::size_t>(t.argument)].type != ArgumentType::optional_tensor_list) continue;
+    const at::ScalarType dtype = t.tensor->scalar_type();
+    const bool mask = dtype == at::kBool || dtype == at::kByte;
+    const std::int64_t dims = mask ? t.tensor->dim() : 1;
+    // Indices that are None take a dimension each.
+    const auto list = call.arguments[static_cast<std::size_t>(t.argument)].toListRef();
+    for (++position; position < static_cast<std::int64_t>(list.size()); ++position, ++at) {
+      const IValue& element = list[static_cast<std::size_t>(position)];
+      if (element.isTensor() && element.toTensor().defined()) break;
+    }
+    TORCH_CHECK_INDEX(at + dims <= self->dim(), "too many indices for tensor of dimension ", self->dim());
+    for (std::int64_t i = 0; mask && i < dims; ++i)
+      TORCH_CHECK_INDEX(t.tensor->size(i) == self->size(at + i), "The shape of the mask ", t.tensor->sizes(),
+                        " at index ", i, " does not match the shape of the indexed tensor ", self->sizes(),
+                        " at index ", at + i);
+    at += dims;
+  }
+}
+
 // An in-place op whose Meta kernel would let its result have another shape.
 void check_in_place_shape(const Call& call) {
   const CallTensor* out = nullptr;
@@ -349,8 +374,15 @@ Shapes infer_shapes(const Call& call) {
       if (!plan.op.hasKernelForDispatchKey(DispatchKey::Meta)) throw;
     }
   }
-  // On zeros a mask would choose nothing: what it chooses is the kernel's to say.
-  if (plan.rehearses && !call.has_mask) rehearse(call, 1 << 16);
+  if (plan.rehearses) {
+    // On zeros a mask would choose nothing: what it chooses is the kernel's to say.
+    if (call.has_mask) {
+      check_masks(call);
+      rehearse_small(call);
+    } else {
+      rehearse(call, 1 << 16);
+    }
+  }
   std::vector<at::Tensor> tensors;
   if (plan.functional.has_value() && plan.functional->hasKernelForDispatchKey(DispatchKey::Meta)) {
     compare_outputs(call, ask_meta(call, *plan.functional, input_count(plan), tensors), shapes);

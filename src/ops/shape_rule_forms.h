@@ -80,9 +80,11 @@ inline ResultShape column_major(at::IntArrayRef sizes, at::ScalarType dtype) {
   return result;
 }
 
-inline bool is_floating(const at::Tensor& tensor) {
-  return tensor.defined() && c10::isFloatingType(tensor.scalar_type());
+// The floating-point dtypes that CPU's kernels compute in.
+inline bool is_floating(at::ScalarType dtype) {
+  return dtype == at::kFloat || dtype == at::kDouble || dtype == at::kHalf || dtype == at::kBFloat16;
 }
+inline bool is_floating(const at::Tensor& tensor) { return tensor.defined() && is_floating(tensor.scalar_type()); }
 
 // The dimensions from an argument of type int[], not negative; false where one is out of range or comes twice.
 inline bool wrapped_dims(const c10::IValue& value, std::int64_t dim, c10::SmallVector<bool, 8>& chosen) {

@@ -109,7 +109,10 @@ bool nonzero_static(const Call& call, Shapes& shapes) {
 // The caller may say how long the result will be, so that nobody has to add the repeats up.
 bool repeat_interleave(const Call& call, Shapes& shapes) {
   const at::Tensor& repeats = tensor_of(call, 0);
-  if (!call.arguments[1].isInt() || call.arguments[1].toInt() < 0 || repeats.dim() != 1) return false;
+  const bool integral = repeats.scalar_type() == at::kLong || repeats.scalar_type() == at::kInt;
+  if (!call.arguments[1].isInt() || call.arguments[1].toInt() < 0 || repeats.dim() != 1 || repeats.numel() == 0 ||
+      !integral)
+    return false;
   shapes.fresh.push_back(contiguous({call.arguments[1].toInt()}, repeats.scalar_type()));
   return true;
 }
@@ -152,7 +155,7 @@ bool deviation(const Call& call, Shapes& shapes) {
 bool eigenvectors(const Call& call, Shapes& shapes) {
   const at::Tensor& self = tensor_of(call, 0);
   const at::ScalarType dtype = self.scalar_type();
-  if (self.dim() < 2 || self.size(-1) != self.size(-2) || self.numel() == 0 ||
+  if (self.dim() < 2 || self.size(-1) != self.size(-2) || self.size(-1) == 0 ||
       (dtype != at::kFloat && dtype != at::kDouble && !self.is_complex()))
     return false;
   const at::ScalarType result = c10::toComplexType(dtype);
@@ -191,8 +194,7 @@ bool kaiser_window(const Call& call, Shapes& shapes) {
   const c10::IValue &dtype = call.arguments[call.arguments.size() - 4],
                     &layout = call.arguments[call.arguments.size() - 3];
   const at::ScalarType result = dtype.isNone() ? c10::get_default_dtype_as_scalartype() : dtype.toScalarType();
-  if (length < 0 || !c10::isFloatingType(result) || (!layout.isNone() && layout.toLayout() != at::kStrided))
-    return false;
+  if (length < 0 || !is_floating(result) || (!layout.isNone() && layout.toLayout() != at::kStrided)) return false;
   shapes.fresh.push_back(contiguous({length}, result));
   return true;
 }

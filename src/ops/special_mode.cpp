@@ -1,4 +1,5 @@
 // torch.mode into given outputs: core's kernel for that names the device types that it takes.
+#include <ATen/MemoryOverlap.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/mode.h>
 #include <c10/util/Exception.h>
@@ -19,9 +20,15 @@ std::tuple<at::Tensor&, at::Tensor&> mode_into(const at::Tensor& self, std::int6
               values.scalar_type(), "' for values output");
   TORCH_CHECK(indices.scalar_type() == at::kLong, "expected scalar type '", at::kLong, "' but got '",
               indices.scalar_type(), "' for indices output");
+  if (self.dim() > 0 && self.numel() == 0)
+    TORCH_CHECK_INDEX(self.size(dim) != 0, "mode(): Expected reduction dim ", dim, " to have non-zero size.");
   const auto [found, at] = at::mode(self, dim, keepdim);
-  at::native::resize_output(values, found.sizes());
+  const bool resized = at::native::resize_output(values, found.sizes());
   at::native::resize_output(indices, at.sizes());
+  at::assert_no_internal_overlap(values);
+  at::assert_no_internal_overlap(indices);
+  at::assert_no_overlap(values, indices);
+  if (resized) at::assert_no_overlap(values, self);
   values.copy_(found);
   indices.copy_(at);
   return {values, indices};

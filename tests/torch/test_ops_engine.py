@@ -691,3 +691,49 @@ def test_an_output_that_overlaps_raises_at_the_call(device, call):
     assert str(expected.value).splitlines()[0] in str(found.value)
     torch.accelerator.synchronize()
     assert x.tolist() == [0, 1, 2]
+
+
+def test_batch_norm_of_an_input_with_gaps(device):
+    """CPU's `.out` kernel gives other values than the op itself here."""
+    torch.manual_seed(0)
+    x = torch.randn(2, 6, 4).transpose(1, 2)
+    on_cpu, ours = torch.nn.BatchNorm1d(4), torch.nn.BatchNorm1d(4).to(device)
+    moved = torch.empty_strided(x.size(), x.stride(), device=device).copy_(x)
+    assert torch.equal(ours(moved).cpu(), on_cpu(x))
+    assert torch.equal(ours.running_mean.cpu(), on_cpu.running_mean)
+    assert torch.equal(ours.running_var.cpu(), on_cpu.running_var)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x, m: x.index_put_((m,), x.new_ones(1, dtype=torch.int64), accumulate=True),
+        lambda x, m: x.index_put_((m[:5],), x.new_ones(1)),
+        lambda x, m: x.index_put_((m, m[0]), x.new_ones(1)),
+        lambda x, m: torch.mode(x.new_empty(2, 0), -1, out=(x.new_empty(0), x.new_empty(0, dtype=torch.int64))),
+        lambda x, m: torch.mode(x, -1, out=(x[:1], x.new_empty(0, dtype=torch.int64))),
+        lambda x, m: x.index_select(0, x[0]),
+        lambda x, m: torch.repeat_interleave(x.new_ones(2), output_size=3),
+    ],
+)
+def test_wrong_arguments_that_our_own_rules_see_raise_at_the_call(device, call):
+    x = torch.arange(36.0).view(6, 6)
+    with pytest.raises((IndexError, RuntimeError)) as expected:
+        call(x.clone(), x > 3)
+    y = x.to(device)
+    mask = y > 3
+    with pytest.raises(type(expected.value)):
+        call(y, mask)
+    torch.accelerator.synchronize()
+
+
+def test_a_rule_is_not_taken_for_another_librarys_op(device):
+    library = torch._C._dispatch_library("FRAGMENT", "mojo_rules", "")
+    for name in ("flip", "max", "isnan"):
+        library.def_(f"{name}(Tensor x) -> Tensor")
+        library.impl_t_t(name, "CPU", "impl.cpp")
+    x = torch.randn(3, 4, device=device)
+    for name in ("flip", "max", "isnan"):
+        result = getattr(torch.ops.mojo_rules, name)(x)
+        torch.accelerator.synchronize()
+        assert result.shape == x.shape and result.dtype == x.dtype
