@@ -245,10 +245,7 @@ std::vector<std::string> register_engine(torch::Library& fallback, torch::Librar
     }
     // Where core has a device-independent kernel and CPU one of its own: the latter's values are the right ones, and one
     // op is one task.
-    const bool composite = op->hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutogradNonFunctional) ||
-                           op->hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd) ||
-                           op->hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd);
-    if (!composite) continue;
+    if (!is_composite(*op)) continue;
     const std::string full = full_name(name);
     const bool is_cpus = op->hasKernelForDispatchKey(DispatchKey::CPU) && plan_of(*op).service == Service::queued;
     const bool refused = is_refused(full);

@@ -29,8 +29,6 @@ enum Tag : std::uint64_t {
   tag_other
 };
 
-bool is_mask(at::ScalarType dtype) { return dtype == at::kBool || dtype == at::kByte; }
-
 }  // namespace
 
 Call::Call(const OpPlan& op_plan, at::ArrayRef<c10::IValue> values) : plan(op_plan), arguments(values) {
@@ -82,7 +80,7 @@ void Call::add_tensor(const at::Tensor& tensor, const Argument& argument, int in
            static_cast<std::uint64_t>(sizes.size()) << 24);
   for (const std::int64_t size : sizes) add_word(static_cast<std::uint64_t>(size));
   for (const std::int64_t stride : strides) add_word(static_cast<std::uint64_t>(stride));
-  if (argument.type == ArgumentType::optional_tensor_list) has_mask |= is_mask(dtype);
+  if (argument.type == ArgumentType::optional_tensor_list) has_mask |= is_mask(tensor);
 }
 
 void Call::add(const c10::IValue& value, const Argument& argument, int index) {

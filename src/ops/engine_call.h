@@ -41,6 +41,11 @@ struct Call {
   void add_word(std::uint64_t word) { key.push_back(word); }
 };
 
+// Whether an index of that dtype chooses elements, and is no list of numbers.
+inline bool is_mask(const at::Tensor& index) {
+  return index.scalar_type() == at::kBool || index.scalar_type() == at::kByte;
+}
+
 // "Expected all tensors to be on the same device, ..."
 [[noreturn]] void throw_different_devices(const Call& call);
 

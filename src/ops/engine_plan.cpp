@@ -384,6 +384,12 @@ std::string full_name(const c10::OperatorName& name) {
   return name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
 }
 
+bool is_composite(const c10::OperatorHandle& op) {
+  return has_kernel(op, DispatchKey::CompositeExplicitAutogradNonFunctional) ||
+         has_kernel(op, DispatchKey::CompositeExplicitAutograd) ||
+         has_kernel(op, DispatchKey::CompositeImplicitAutograd);
+}
+
 bool is_refused(std::string_view name) {
   return starts_with(name, "aten::") &&
          (is_one_of(name, refused_names) || makes_sparse(name) ||

@@ -20,6 +20,7 @@ namespace mojo::ops {
 
 struct Call;
 struct Shapes;
+using ShapeRule = bool (*)(const Call& call, Shapes& shapes);  // see shape_rules.h
 
 enum class Service : std::uint8_t {
   queued,     // shapes are known at the call
@@ -76,10 +77,10 @@ struct OpPlan {
   bool rehearses = false;          // arguments are checked by a run on zeros, where that is cheap
   bool waits_for_masks = false;    // result sizes depend on data if an index is a mask
 
-  // Our own rule for the results' shapes (shape_rules.h), or nullptr.
-  bool (*shape_rule)(const Call& call, Shapes& shapes) = nullptr;
+  // Our own rule for the results' shapes, or nullptr.
+  ShapeRule shape_rule = nullptr;
   // That of the op without outputs: it reads the inputs, which come first, and tells what the outputs should be.
-  bool (*functional_rule)(const Call& call, Shapes& shapes) = nullptr;
+  ShapeRule functional_rule = nullptr;
   bool writes_lists = false;      // of tensors
   bool distinct_outputs = false;  // CPU refuses an output that is also an input
   // The overload whose core kernel works out shapes on any device (structured ops): this op itself or its sibling
@@ -96,6 +97,8 @@ struct OpPlan {
 const OpPlan& plan_of(const c10::OperatorHandle& op);
 
 std::string full_name(const c10::OperatorName& name);  // aten::add.out
+// Whether core makes the op of others, for any device.
+bool is_composite(const c10::OperatorHandle& op);
 // Whether the op of that full name makes a tensor of a layout that the device does not have.
 bool is_refused(std::string_view name);
 

@@ -310,8 +310,7 @@ void check_masks(const Call& call) {
   for (const CallTensor& t : call.tensors) {
     if (self == nullptr) self = t.tensor;
     if (call.plan.arguments[static_cast<std::size_t>(t.argument)].type != ArgumentType::optional_tensor_list) continue;
-    const at::ScalarType dtype = t.tensor->scalar_type();
-    const bool mask = dtype == at::kBool || dtype == at::kByte;
+    const bool mask = is_mask(*t.tensor);
     const std::int64_t dims = mask ? t.tensor->dim() : 1;
     // Indices that are None take a dimension each.
     const auto list = call.arguments[static_cast<std::size_t>(t.argument)].toListRef();

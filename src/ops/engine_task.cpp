@@ -45,12 +45,7 @@ class FirstWithStorage {
 // A kernel may leave its output another form than it got: strides, a lazy bit, another storage. The device tensor has
 // the form that the caller saw, so the values go there.
 void settle(const at::Tensor& alias, const TensorDescriptor& descriptor) {
-  if (!alias.defined()) return;
-  const at::Tensor expected = as_cpu(descriptor);
-  if (alias.strides() == expected.strides() && alias.const_data_ptr() == expected.const_data_ptr() &&
-      alias.is_conj() == expected.is_conj() && alias.is_neg() == expected.is_neg())
-    return;
-  expected.copy_(alias.clone());
+  if (!descriptor.has_form_of(alias)) as_cpu(descriptor).copy_(alias.clone());
 }
 
 class Collector final : public c10::WarningHandler {

@@ -10,8 +10,6 @@ namespace mojo::ops {
 
 namespace {
 
-using c10::DispatchKey;
-
 const char* name_of(Service service) {
   switch (service) {
     case Service::queued: return "queued";
@@ -24,15 +22,9 @@ const char* name_of(Service service) {
   return "";
 }
 
-bool is_composite(const c10::OperatorHandle& op) {
-  return op.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutogradNonFunctional) ||
-         op.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd) ||
-         op.hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd);
-}
-
 ListedOp listed(const c10::OperatorHandle& op, std::string name) {
   if (is_own_kernel(op.operator_name())) return {std::move(name), "own", ""};
-  if (!op.hasKernelForDispatchKey(DispatchKey::PrivateUse1) && is_composite(op))
+  if (!op.hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1) && is_composite(op))
     return {std::move(name), "composite", ""};
   const OpPlan& plan = plan_of(op);
   return {std::move(name), name_of(plan.service), plan.waits_for_masks ? reason_masks : plan.reason};

@@ -86,6 +86,16 @@ inline bool is_floating(at::ScalarType dtype) {
 }
 inline bool is_floating(const at::Tensor& tensor) { return tensor.defined() && is_floating(tensor.scalar_type()); }
 
+// Whether the dtype is one that CPU's kernels take for indices and counts.
+inline bool is_index(const at::Tensor& tensor) {
+  return tensor.scalar_type() == at::kLong || tensor.scalar_type() == at::kInt;
+}
+
+// Whether sizes and dtype are the same.
+inline bool are_alike(const at::Tensor& a, const at::Tensor& b) {
+  return a.sizes() == b.sizes() && a.scalar_type() == b.scalar_type();
+}
+
 // The dimensions from an argument of type int[], not negative; false where one is out of range or comes twice.
 inline bool wrapped_dims(const c10::IValue& value, std::int64_t dim, c10::SmallVector<bool, 8>& chosen) {
   chosen.assign(static_cast<std::size_t>(dim), false);

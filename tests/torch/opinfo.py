@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import pytest
 import torch
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import OpInfo
@@ -43,6 +44,11 @@ def in_sample(pair: Pair, share: float) -> bool:
     """Whether the pair belongs to a stratified sample: the same share of each dtype's ops, always the same ones."""
     digest = hashlib.sha256(pair.name.encode()).digest()
     return int.from_bytes(digest[:4], "big") < share * 2**32
+
+
+def parameters(pairs: list[Pair], share: float) -> list[Any]:
+    """The pairs for a parametrised test, all but that share of them marked slow."""
+    return [pytest.param(p, id=p.name, marks=() if in_sample(p, share) else pytest.mark.slow) for p in pairs]
 
 
 # --- exceptions: what is known to differ, one tracked table ---
@@ -112,7 +118,7 @@ class Mover:
                 self._storages[key].untyped_storage(), tensor.storage_offset(), tensor.size(), tensor.stride()
             )
             if tensor.is_conj():
-                moved = torch._C._conj(moved) if hasattr(torch._C, "_conj") else moved.conj()
+                moved = moved.conj()
             if tensor.is_neg():
                 moved = torch._neg_view(moved)
         if isinstance(tensor, torch.nn.Parameter):
@@ -157,28 +163,45 @@ def synchronize(device: torch.device) -> None:
         torch.accelerator.synchronize(device)
 
 
-def call(
-    op: OpInfo | Callable[..., Any], sample: Any, device: torch.device, *, backward: bool = False, seed: int = SEED
-) -> Outcome:
-    """Runs one sample on a device; waits for it, and returns CPU copies of what came out."""
+@contextlib.contextmanager
+def unwarned() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def arguments_of(sample: Any, device: torch.device) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Copies of a sample's arguments, positional and by keyword, on a device."""
+    return Mover(device)(((sample.input, *sample.args), sample.kwargs))
+
+
+def outcome_of(run: Callable[[], tuple[list[Any], list[Any]]], device: torch.device) -> Outcome:
+    """What `run` gives, results and gradients, leaf by leaf; waits for it."""
     outcome = Outcome()
-    move = Mover(device)
-    args, kwargs = move((sample.input, *sample.args)), move(sample.kwargs)
-    torch.manual_seed(seed)
+    torch.manual_seed(SEED)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            result = op(*args, **kwargs)
-            if backward:
-                result = sample.output_process_fn_grad(result)
-            leaves = pytree.tree_leaves(result)
-            if backward:
-                outcome.gradients = [Leaf(x) for x in gradients(leaves, (args, kwargs), device)]
-            outcome.results = [Leaf(leaf) for leaf in leaves]
+        with unwarned():
+            results, found = run()
+            outcome.gradients = [Leaf(x) for x in found]
+            outcome.results = [Leaf(x) for x in results]
             synchronize(device)
     except Exception as error:
         outcome.error = error
     return outcome
+
+
+def call(op: OpInfo | Callable[..., Any], sample: Any, device: torch.device, *, backward: bool = False) -> Outcome:
+    """Runs one sample on a device; waits for it, and returns CPU copies of what came out."""
+    args, kwargs = arguments_of(sample, device)
+
+    def run() -> tuple[list[Any], list[Any]]:
+        result = op(*args, **kwargs)
+        if not backward:
+            return pytree.tree_leaves(result), []
+        leaves = pytree.tree_leaves(sample.output_process_fn_grad(result))
+        return leaves, gradients(leaves, (args, kwargs), device)
+
+    return outcome_of(run, device)
 
 
 def gradients(leaves: list[Any], inputs: Any, device: torch.device) -> list[Any]:

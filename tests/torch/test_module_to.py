@@ -33,6 +33,10 @@ def test_tied_weights_stay_tied(device):
     for m, tokens in ((module, torch.tensor([1, 2])), (there, torch.tensor([1, 2], device=device))):
         m[1](m[0](tokens)).square().sum().backward()
     torch.testing.assert_close(there[0].weight.grad.cpu(), module[0].weight.grad)
+    weight, gradient = there[0].weight, there[0].weight.grad.cpu()
+    there.cpu()
+    assert there[0].weight is there[1].weight is weight
+    assert weight.device.type == weight.grad.device.type == "cpu" and torch.equal(weight.grad, gradient)
 
 
 def test_an_optimizer_made_before_the_move_trains_the_moved_parameters(device):
@@ -67,7 +71,7 @@ def test_data_of_another_device(device):
     alias = x
     (x * 2).sum().backward()
     x.data = torch.zeros(3, device=device)
-    assert alias is x and x.device == device and x.is_leaf and (x + 1).tolist() == [1, 1, 1]
+    assert alias is x and x.device == device and x.requires_grad and x.is_leaf and (x + 1).tolist() == [1, 1, 1]
     x.grad = None
     (x * 3).sum().backward()
     assert x.grad.device == device and x.grad.tolist() == [3, 3, 3]

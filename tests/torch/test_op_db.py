@@ -6,12 +6,10 @@ of what is known to differ.
 
 from __future__ import annotations
 
-import warnings
-
 import opinfo
 import pytest
 import torch
-from opinfo import Difference, Mover, Pair, call, compare
+from opinfo import Difference, Pair, arguments_of, call, compare, parameters, unwarned
 from torch_mojo_backend.testing import Gate, host_waits, schedule
 
 CPU = torch.device("cpu")
@@ -21,13 +19,6 @@ SEEDS = range(20)
 PAIRS = opinfo.pairs()
 GRADIENT_PAIRS = [pair for pair in opinfo.pairs(torch.float32) if pair.op.supports_autograd]
 ERROR_PAIRS = [Pair(op, torch.float32) for op in opinfo.op_db if op.error_inputs_func is not None]
-
-
-def parameters(pairs: list[Pair], share: float) -> list[object]:
-    return [
-        pytest.param(pair, id=pair.name, marks=() if opinfo.in_sample(pair, share) else pytest.mark.slow)
-        for pair in pairs
-    ]
 
 
 def check_sample(pair: Pair, sample: object, device: torch.device, *, backward: bool) -> None:
@@ -124,9 +115,8 @@ def test_values_and_gradients_under_a_schedule(seed: int, device: torch.device) 
 def meta_knows(pair: Pair, sample: object) -> bool:
     """Whether the op runs on Meta tensors, which have shapes and no values."""
     try:
-        args, kwargs = Mover(torch.device("meta"))(((sample.input, *sample.args), sample.kwargs))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        args, kwargs = arguments_of(sample, torch.device("meta"))
+        with unwarned():
             pair.op(*args, **kwargs)
     except Exception:
         return False
@@ -135,16 +125,15 @@ def meta_knows(pair: Pair, sample: object) -> bool:
 
 @pytest.mark.parametrize("pair", parameters(PAIRS, SHARE))
 def test_calls_return_while_the_stream_is_held(pair: Pair, device: torch.device) -> None:
-    if "refused" in {kind for kind in ("refused",) if pair.name in opinfo.exceptions(kind)}:
+    if pair.name in opinfo.exceptions("refused"):
         pytest.skip("the device refuses it")
     waiting = inferable = 0
     prepared = []
     for sample in opinfo.samples(pair):
-        args, kwargs = Mover(device)(((sample.input, *sample.args), sample.kwargs))
+        args, kwargs = arguments_of(sample, device)
         try:
             before = host_waits()
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
+            with unwarned():
                 pair.op(*args, **kwargs)
             waited = host_waits() != before
         except Exception:
@@ -155,11 +144,10 @@ def test_calls_return_while_the_stream_is_held(pair: Pair, device: torch.device)
                 waiting += 1
         else:
             inferable += 1
-            prepared.append(Mover(device)(((sample.input, *sample.args), sample.kwargs)))
+            prepared.append(arguments_of(sample, device))
     torch.accelerator.synchronize()
     # The proof for those that did not wait: they return while nothing that they queue can run.
-    with Gate(torch.accelerator.current_stream(), timeout=20), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with Gate(torch.accelerator.current_stream(), timeout=20), unwarned():
         for args, kwargs in prepared:
             pair.op(*args, **kwargs)
     reason = opinfo.exceptions("waits").get(pair.name)

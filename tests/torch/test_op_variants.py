@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 
 import opinfo
 import pytest
 import torch
-from opinfo import Leaf, Mover, Outcome, Pair, compare
+from opinfo import Outcome, Pair, arguments_of, compare, outcome_of, parameters, unwarned
 from torch.testing._internal.opinfo.core import BinaryUfuncInfo, ReductionOpInfo, UnaryUfuncInfo
 from torch.utils import _pytree as pytree
 
@@ -19,26 +18,6 @@ SAMPLES = 4  # of each op
 FLOAT_PAIRS = opinfo.pairs(torch.float32)
 IN_PLACE_PAIRS = [pair for pair in FLOAT_PAIRS if pair.op.inplace_variant is not None]
 OUT_PAIRS = [pair for pair in FLOAT_PAIRS if pair.op.supports_out and pair.name not in opinfo.exceptions("refused")]
-
-
-def parameters(pairs: list[Pair]) -> list[object]:
-    return [
-        pytest.param(pair, id=pair.name, marks=() if opinfo.in_sample(pair, SHARE) else pytest.mark.slow)
-        for pair in pairs
-    ]
-
-
-def outcome_of(run: Callable[[], object], device: torch.device) -> Outcome:
-    outcome = Outcome()
-    torch.manual_seed(opinfo.SEED)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            outcome.results = [Leaf(x) for x in pytree.tree_leaves(run())]
-            opinfo.synchronize(device)
-    except Exception as error:
-        outcome.error = error
-    return outcome
 
 
 def check(pair: Pair, what: str, sample: object, run: Callable[[torch.device], Outcome], device: torch.device) -> None:
@@ -55,11 +34,11 @@ def check(pair: Pair, what: str, sample: object, run: Callable[[torch.device], O
                 raise
 
 
-@pytest.mark.parametrize("pair", parameters(IN_PLACE_PAIRS))
+@pytest.mark.parametrize("pair", parameters(IN_PLACE_PAIRS, SHARE))
 def test_in_place(pair: Pair, device: torch.device) -> None:
     def run(sample: object, place: torch.device) -> Outcome:
-        args, kwargs = Mover(place)(((sample.input, *sample.args), sample.kwargs))
-        return outcome_of(lambda: pair.op.inplace_variant(*args, **kwargs), place)
+        args, kwargs = arguments_of(sample, place)
+        return outcome_of(lambda: (pytree.tree_leaves(pair.op.inplace_variant(*args, **kwargs)), []), place)
 
     for sample in opinfo.samples(pair)[:SAMPLES]:
         check(pair, "in place", sample, lambda place, sample=sample: run(sample, place), device)
@@ -94,20 +73,18 @@ OUTPUTS = (exact, empty, with_gaps, integral, one_place)
 
 
 @pytest.mark.parametrize("make_output", OUTPUTS, ids=lambda f: f.__name__)
-@pytest.mark.parametrize("pair", parameters(OUT_PAIRS))
+@pytest.mark.parametrize("pair", parameters(OUT_PAIRS, SHARE))
 def test_out(pair: Pair, make_output: Callable[[torch.Tensor], torch.Tensor], device: torch.device) -> None:
     if make_output is one_place and not isinstance(pair.op, CAREFUL):
         pytest.skip("core's kernel may write past the one place, on the CPU too")
 
     def run(sample: object, place: torch.device) -> Outcome:
-        args, kwargs = Mover(place)(((sample.input, *sample.args), sample.kwargs))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        args, kwargs = arguments_of(sample, place)
+        with unwarned():
             results = pair.op(*args, **kwargs)
         out = pytree.tree_map(lambda x: make_output(x) if isinstance(x, torch.Tensor) else x, results)
         opinfo.synchronize(place)
-        outcome = outcome_of(lambda: pair.op(*args, out=out, **kwargs), place)
-        return outcome
+        return outcome_of(lambda: (pytree.tree_leaves(pair.op(*args, out=out, **kwargs)), []), place)
 
     if pair.name in opinfo.exceptions(f"out-{make_output.__name__}"):
         pytest.xfail(opinfo.exceptions(f"out-{make_output.__name__}")[pair.name])
@@ -121,15 +98,14 @@ def test_out(pair: Pair, make_output: Callable[[torch.Tensor], torch.Tensor], de
 
 
 @pytest.mark.parametrize(
-    "pair", parameters([pair for pair in OUT_PAIRS if pair.name not in opinfo.exceptions("out-device")])
+    "pair", parameters([pair for pair in OUT_PAIRS if pair.name not in opinfo.exceptions("out-device")], SHARE)
 )
 def test_out_on_another_device_is_refused(pair: Pair, device: torch.device) -> None:
     for sample in opinfo.samples(pair)[:1]:
-        args, kwargs = Mover(device)(((sample.input, *sample.args), sample.kwargs))
+        args, kwargs = arguments_of(sample, device)
         if not any(isinstance(x, torch.Tensor) for x in pytree.tree_leaves((args, kwargs))):
             pytest.skip("no input is on a device")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with unwarned():
             results = pair.op(*args, **kwargs)
             if not all(isinstance(x, torch.Tensor) for x in (results if isinstance(results, tuple) else [results])):
                 pytest.skip("gives something else than tensors")

@@ -17,9 +17,14 @@ VOCABULARY, PAD, END = 64, 0, 1
 DROPOUT = 0.25  # of which float32 has 1 - p
 
 
+def common(attention: str) -> dict:
+    """What every configuration here has."""
+    return {"vocab_size": VOCABULARY, "pad_token_id": PAD, "attn_implementation": attention}
+
+
 def gpt2(attention: str):
     config = transformers.GPT2Config(
-        vocab_size=VOCABULARY,
+        **common(attention),
         n_positions=48,
         n_embd=32,
         initializer_range=0.2,
@@ -30,15 +35,13 @@ def gpt2(attention: str):
         attn_pdrop=DROPOUT,
         bos_token_id=END,
         eos_token_id=END,
-        pad_token_id=PAD,
-        attn_implementation=attention,
     )
     return transformers.GPT2LMHeadModel(config)
 
 
 def llama(attention: str):
     config = transformers.LlamaConfig(
-        vocab_size=VOCABULARY,
+        **common(attention),
         hidden_size=32,
         intermediate_size=64,
         num_hidden_layers=2,
@@ -48,15 +51,13 @@ def llama(attention: str):
         attention_dropout=DROPOUT,
         bos_token_id=END,
         eos_token_id=END,
-        pad_token_id=PAD,
-        attn_implementation=attention,
     )
     return transformers.LlamaForCausalLM(config)
 
 
 def bert_config(attention: str, **more):
     return transformers.BertConfig(
-        vocab_size=VOCABULARY,
+        **common(attention),
         hidden_size=32,
         num_hidden_layers=2,
         num_attention_heads=4,
@@ -64,8 +65,6 @@ def bert_config(attention: str, **more):
         max_position_embeddings=48,
         hidden_dropout_prob=DROPOUT,
         attention_probs_dropout_prob=DROPOUT,
-        pad_token_id=PAD,
-        attn_implementation=attention,
         **more,
     )
 
