@@ -19,6 +19,8 @@ bool within(const at::Tensor& tensor, std::int64_t least, std::int64_t most) {
          (at::min(tensor).item<std::int64_t>() >= least && at::max(tensor).item<std::int64_t>() <= most);
 }
 
+bool is_given(const c10::IValue& value) { return value.isTensor() && value.toTensor().defined(); }
+
 // (grad, indices, num_weights, padding_idx, scale_grad_by_freq): it counts by index.
 void embedding_dense_backward(const torch::jit::Stack& arguments) {
   const at::Tensor& indices = arguments[1].toTensor();
@@ -29,13 +31,13 @@ void embedding_dense_backward(const torch::jit::Stack& arguments) {
 // (grad, output, data, reduce, lengths, offsets, axis, initial)
 void segment_reduce_backward(const torch::jit::Stack& arguments) {
   const std::int64_t axis = arguments[6].toInt(), size = arguments[2].toTensor().size(axis);
-  if (arguments[4].isTensor()) {
+  if (is_given(arguments[4])) {
     const at::Tensor& lengths = arguments[4].toTensor();
     TORCH_CHECK(within(lengths, 0, size) && (lengths.dim() == 0 || within(lengths.sum(-1), 0, size)),
                 "segment_reduce(): Expected all rows of lengths along axis to sum to data.size(lengths.dim()-1) when "
                 "!unsafe.");
   }
-  if (arguments[5].isTensor()) {
+  if (is_given(arguments[5])) {
     const at::Tensor& offsets = arguments[5].toTensor();
     TORCH_CHECK(within(offsets, 0, size) && (offsets.dim() == 0 || within(offsets.diff(), 0, size)),
                 "segment_reduce(): Expected offsets to rise from 0 to data.size(axis)");

@@ -57,6 +57,29 @@ def test_segment_reduce_survives_bad_lengths(lengths):
     )
 
 
+@pytest.mark.parametrize("offsets", [[0, 7, 8]])  # worse ones end the CPU too
+def test_segment_reduce_survives_bad_offsets(offsets):
+    run_python(
+        f"""
+        import torch
+        x = torch.ones(4, 5, device="mojo", requires_grad=True)
+        for _ in range(20):
+            try:
+                torch.segment_reduce(x, "sum", offsets=torch.tensor({offsets}, device="mojo")).sum().backward()
+                torch.mojo.synchronize()
+            except RuntimeError as error:
+                assert "segment_reduce" in str(error), error
+        try:
+            torch.mojo.synchronize()
+        except RuntimeError:
+            pass
+        x.grad = None
+        torch.segment_reduce(x, "sum", offsets=torch.tensor([0, 3, 4], device="mojo")).sum().backward()
+        assert x.grad.eq(1).all()
+        """
+    )
+
+
 def test_attention_without_weights_gives_none(device):
     attention = torch.nn.MultiheadAttention(8, 2, batch_first=True).to(device).eval()
     x = torch.randn(2, 5, 8, device=device)
