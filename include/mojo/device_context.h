@@ -13,6 +13,7 @@
 #include "mojo/device_event.h"
 #include "mojo/device_ptr.h"
 #include "mojo/device_stream.h"
+#include "mojo/element_count.h"
 #include "mojo/export.h"
 #include "mojo/memory_statistics.h"
 
@@ -21,6 +22,11 @@ namespace mojo {
 namespace detail {
 class DeviceState;
 }
+
+template <class T>
+class DeviceBuffer;
+template <class T>
+class PinnedBuffer;
 
 struct DeviceProperties {
   std::string name;
@@ -92,6 +98,14 @@ class MOJO_API DeviceContext {
   // Blocks the host until all work queued so far on every stream of the device is complete, then raises the oldest
   // failure of any stream and keeps the rest.
   void synchronize() const;
+
+  // `count` elements of device memory for use on `stream` (mojo/device_buffer.h); 0 gives an empty buffer.
+  // invalid_argument for a negative count, out_of_range for one beyond all memory, else as allocate_bytes.
+  template <class T>
+  DeviceBuffer<T> allocate(ElementCount count, DeviceStream stream) const;
+  // `count` elements of pinned host memory (mojo/pinned_buffer.h), by way of this device.
+  template <class T>
+  PinnedBuffer<T> allocate_pinned(ElementCount count) const;
 
   // Memory of `bytes` bytes (0 gives a null allocation) for use on `stream`. Blocks the host only before it reports
   // out of memory.

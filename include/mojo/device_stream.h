@@ -7,10 +7,17 @@
 //   of its device, or of an event recorded after the failure (O-08).
 #pragma once
 
+#include <concepts>
 #include <cstdint>
-#include <optional>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <ranges>
 #include <span>
+#include <type_traits>
+#include <utility>
 
+#include "mojo/buffer.h"
 #include "mojo/copy_plan.h"
 #include "mojo/device_event.h"
 #include "mojo/device_ptr.h"
@@ -24,6 +31,11 @@ class StreamState;
 }
 
 class CompletionFlag;
+
+namespace detail {
+// Calls `call(state)` and makes a Status of what it throws.
+MOJO_API Status run_guarded(void (*call)(void*), void* state) noexcept;
+}  // namespace detail
 
 struct StreamOptions {
   int priority = 0;  // lower number, higher priority; clamped to the device's range
@@ -59,10 +71,28 @@ class MOJO_API DeviceStream {
   void enqueue_host_task(const HostTask& task, std::span<const Access> accesses = {}) const;
   // Enqueues cuLaunchHostFunc's like: `func(user_data)` runs on a driver thread after all earlier work (D-05).
   void enqueue_host_func(void (*func)(void*), void* user_data) const;
+  // The same for anything that can be called without arguments, move-only callables included. It is moved into the queue,
+  // called once and destroyed on the driver's thread; what it throws is kept on the stream.
+  template <class Callable>
+  requires std::invocable < std::decay_t<Callable>
+  & > void enqueue_host_func(Callable&& callable) const;
   // Enqueues: holds the stream until the flag's 64-bit value equals `value`; holds nothing else (D-06).
   void wait_for_host_value(const CompletionFlag& flag, std::uint64_t value) const;
   // Enqueues: keeps the stream busy for so long, holding no thread.
   void enqueue_delay(std::uint64_t nanoseconds) const;
+
+  // Enqueues a copy of all elements, the destination first. Each side is a DeviceBuffer, a Buffer, or host memory: a
+  // PinnedBuffer or any contiguous range (span, vector, array). Both sides have as many elements of one type.
+  //   pinned <-> device: enqueues; leave the host's side alone until the copy is complete.
+  //   pageable -> device: enqueues; the data is staged, and the caller's memory free again, when the call returns.
+  //   device -> pageable: blocks the host until the data is there, and raises the stream's failures.
+  //   device -> device: enqueues. One side may be of another device than the stream; then order that device's streams too.
+  template <class Destination, class Source>
+  void copy(Destination&& destination, Source&& source) const;
+  // Enqueues `value` over all elements of a DeviceBuffer or Buffer.
+  template <detail::DeviceMemory Destination>
+  void fill(Destination&& destination,
+            const std::type_identity_t<typename detail::view_of<Destination>::value_type>& value) const;
 
   // Enqueues a linear copy within a device or, with `src_device` another index, between devices. The bytes do not
   // pass through the host where peers can reach each other. Orders this stream only: see wait rules in the docs.
@@ -84,7 +114,88 @@ class MOJO_API DeviceStream {
 
  private:
   explicit DeviceStream(detail::StreamState* state) noexcept : state_(state) {}
+  void copy_buffers(const detail::RawBuffer& dst, const detail::RawBuffer& src) const;
+  void upload_buffer(const detail::RawBuffer& dst, const void* src, std::uint64_t count) const;
+  void download_buffer(void* dst, std::uint64_t count, const detail::RawBuffer& src) const;
+  void fill_buffer(const detail::RawBuffer& dst, std::uint64_t pattern) const;
   detail::StreamState* state_;
 };
+
+namespace detail {
+
+template <class X>
+concept HostMemory = !DeviceMemory<X> && std::ranges::contiguous_range<X> && std::ranges::sized_range<X>;
+
+template <class X>
+struct element_of {
+  using type = void;
+};
+template <DeviceMemory X>
+struct element_of<X> {
+  using type = typename view_of<X>::element_type;
+};
+template <HostMemory X>
+struct element_of<X> {
+  using type = std::remove_reference_t<std::ranges::range_reference_t<X>>;
+};
+
+// What a queued callable is to the library: one allocation, two functions.
+template <class Callable>
+HostTask task_of(Callable* callable) noexcept {
+  HostTask task;
+  task.run = [](void* raw) noexcept -> Status {
+    const std::unique_ptr<Callable> held(static_cast<Callable*>(raw));
+    return run_guarded([](void* c) { std::invoke(*static_cast<Callable*>(c)); }, raw);
+  };
+  task.drop = [](void* raw) noexcept { delete static_cast<Callable*>(raw); };
+  task.state = callable;
+  task.name = "host function";
+  return task;
+}
+
+}  // namespace detail
+
+template <class Callable>
+requires std::invocable < std::decay_t<Callable>
+& > void DeviceStream::enqueue_host_func(Callable&& callable) const {
+  auto held = std::make_unique<std::decay_t<Callable>>(std::forward<Callable>(callable));
+  enqueue_host_task(detail::task_of(held.get()));
+  static_cast<void>(held.release());  // the task owns it now
+}
+
+template <class Destination, class Source>
+void DeviceStream::copy(Destination&& destination, Source&& source) const {
+  constexpr bool to_device = detail::DeviceMemory<Destination>, from_device = detail::DeviceMemory<Source>;
+  static_assert(to_device || detail::HostMemory<Destination>,
+                "copy: the destination must be a DeviceBuffer, a Buffer, a PinnedBuffer or a contiguous range");
+  static_assert(from_device || detail::HostMemory<Source>,
+                "copy: the source must be a DeviceBuffer, a Buffer, a PinnedBuffer or a contiguous range");
+  static_assert(to_device || from_device, "copy: neither side is device memory");
+  using To = typename detail::element_of<Destination>::type;
+  using From = typename detail::element_of<Source>::type;
+  static_assert(!std::is_const_v<To>, "copy: the destination (the first argument) is read-only");
+  static_assert(std::is_same_v<std::remove_const_t<To>, std::remove_const_t<From>>,
+                "copy: source and destination have elements of different types");
+  static_assert(std::is_trivially_copyable_v<To>, "copy: the elements must be trivially copyable");
+  if constexpr (to_device && from_device) {
+    copy_buffers(destination.view().raw(), source.view().raw());
+  } else if constexpr (to_device) {
+    upload_buffer(destination.view().raw(), std::ranges::data(source), std::ranges::size(source));
+  } else {
+    download_buffer(std::ranges::data(destination), std::ranges::size(destination), source.view().raw());
+  }
+}
+
+template <detail::DeviceMemory Destination>
+void DeviceStream::fill(Destination&& destination,
+                        const std::type_identity_t<typename detail::view_of<Destination>::value_type>& value) const {
+  using View = detail::view_of<Destination>;
+  static_assert(!std::is_const_v<typename View::element_type>, "fill: the buffer is read-only");
+  constexpr std::size_t width = sizeof(typename View::value_type);
+  static_assert(width == 1 || width == 2 || width == 4 || width == 8, "fill: elements of 1, 2, 4 or 8 bytes only");
+  std::uint64_t pattern = 0;
+  std::memcpy(&pattern, &value, width);  // drivers take the low bytes first, as all supported machines do
+  fill_buffer(destination.view().raw(), pattern);
+}
 
 }  // namespace mojo
