@@ -1,0 +1,57 @@
+// What it is: CompileCache, where compiled device functions come from: memory, the disk, or the driver's compiler.
+// Ordering: none. Threads: any. Threads that ask for one key at a time wait for one compilation; no lock is held while
+//   compiling. `get` blocks for as long as the compiler takes.
+// Errors: the compiler's. A source that did not compile is remembered with its log, and not compiled again. Trouble with
+//   the disk is never an error: the function is compiled, and one warning says why the cache is of no use.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "driver/compiler.h"
+#include "mojo/status.h"
+
+namespace mojo::jit {
+
+class FileSystem;
+
+struct CompileCacheOptions {
+  std::string directory;                          // empty: nothing is kept on disk
+  std::uint64_t size_limit = std::uint64_t{1} << 30;  // bytes on disk; the least recently used files go first
+  std::uint64_t memory_limit = std::uint64_t{64} << 20;
+};
+
+// An image ready for Device::load_module.
+struct CompiledImage {
+  std::vector<std::byte> bytes;
+  std::string log;  // the compiler's, warnings for instance
+};
+using CompiledImagePtr = std::shared_ptr<const CompiledImage>;
+
+struct CompileCacheStatistics {
+  std::uint64_t memory_hits = 0, disk_hits = 0, misses = 0, failures = 0;  // failures: sources that did not compile
+  std::uint64_t compile_milliseconds = 0, load_milliseconds = 0;
+  std::uint64_t written = 0, evicted = 0, rejected = 0;  // files; rejected: there, but damaged or of something else
+};
+
+class CompileCache {
+ public:
+  explicit CompileCache(CompileCacheOptions options);
+  CompileCache(CompileCacheOptions options, std::shared_ptr<FileSystem> files);  // for tests
+  ~CompileCache();
+  CompileCache(const CompileCache&) = delete;
+  CompileCache& operator=(const CompileCache&) = delete;
+
+  Status get(driver::Compiler& compiler, const driver::CompileRequest& request, CompiledImagePtr& out) noexcept;
+  CompileCacheStatistics statistics() const noexcept;
+  const CompileCacheOptions& options() const noexcept;
+
+ private:
+  struct Impl;
+  const std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace mojo::jit
