@@ -6,11 +6,13 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "mojo/device_event.h"
+#include "mojo/device_function.h"
 #include "mojo/device_ptr.h"
 #include "mojo/device_stream.h"
 #include "mojo/element_count.h"
@@ -58,6 +60,7 @@ enum class Feature : std::uint8_t {
   portable_pinned_memory,
   async_host_copies,
   launch,
+  compile,
 };
 
 // Memory from the caching allocator. `handle` frees it and names it in O(1); `bytes` is what was asked for.
@@ -98,6 +101,19 @@ class MOJO_API DeviceContext {
   // Blocks the host until all work queued so far on every stream of the device is complete, then raises the oldest
   // failure of any stream and keeps the rest.
   void synchronize() const;
+
+  // Compiles `source` at run time for this device, or takes the result from the cache, and loads its function `name`
+  // (docs/cpp-api.md has the dialect of C++ that it is written in). Blocks the host while the compiler runs; enqueues nothing.
+  // `options` go to the compiler after the driver's own. Throws invalid_argument with the compiler's own text if the source
+  // does not compile, or naming the function if it is not in it; unavailable where there is no compiler.
+  template <class Signature>
+  DeviceFunction<Signature> compile_function(std::string_view source, std::string_view name,
+                                             std::span<const std::string> options = {}) const {
+    return DeviceFunction<Signature>(compile_untyped_function(source, name, options));
+  }
+  // The same for DeviceStream::enqueue.
+  UntypedFunction compile_untyped_function(std::string_view source, std::string_view name,
+                                           std::span<const std::string> options = {}) const;
 
   // `count` elements of device memory for use on `stream` (mojo/device_buffer.h); 0 gives an empty buffer.
   // invalid_argument for a negative count, out_of_range for one beyond all memory, else as allocate_bytes.

@@ -9,13 +9,10 @@
 
 #include <concepts>
 #include <cstdint>
-#include <cstring>
-#include <functional>
-#include <memory>
-#include <ranges>
+#include <optional>
 #include <span>
+#include <string>
 #include <type_traits>
-#include <utility>
 
 #include "mojo/buffer.h"
 #include "mojo/copy_plan.h"
@@ -23,6 +20,7 @@
 #include "mojo/device_ptr.h"
 #include "mojo/export.h"
 #include "mojo/host_task.h"
+#include "mojo/launch_config.h"
 
 namespace mojo {
 
@@ -31,6 +29,9 @@ class StreamState;
 }
 
 class CompletionFlag;
+class UntypedFunction;
+template <class Signature>
+class DeviceFunction;
 
 namespace detail {
 // Calls `call(state)` and makes a Status of what it throws.
@@ -81,6 +82,19 @@ class MOJO_API DeviceStream {
   // Enqueues: keeps the stream busy for so long, holding no thread.
   void enqueue_delay(std::uint64_t nanoseconds) const;
 
+  // Enqueues a launch of a compiled function. The arguments' types are checked by the C++ compiler against the function's
+  // parameters: a DeviceBuffer<T> or Buffer<T> where Buffer<T> or Buffer<const T> is asked for, numbers that are not
+  // narrowed. Arguments are copied; buffers must live until the call returns. Throws invalid_argument for no function, one of
+  // another device, a grid or block of zero or beyond the limits, a buffer of another device.
+  template <class... P, class... A>
+  void enqueue_function(const DeviceFunction<void(P...)>& function, const LaunchConfig& config, A&&... arguments) const;
+  // The same without types: `arguments[i]` points to `argument_sizes[i]` bytes, a buffer being its address and its number
+  // of elements, 64 bits each. `accesses` names the memory it touches. Returns the error's message instead of throwing.
+  std::optional<std::string> enqueue(const UntypedFunction& function, const LaunchConfig& config,
+                                     std::span<const void* const> arguments,
+                                     std::span<const std::uint32_t> argument_sizes,
+                                     std::span<const Access> accesses = {}) const;
+
   // Enqueues a copy of all elements, the destination first. Each side is a DeviceBuffer, a Buffer, or host memory: a
   // PinnedBuffer or any contiguous range (span, vector, array). Both sides have as many elements of one type.
   //   pinned <-> device: enqueues; leave the host's side alone until the copy is complete.
@@ -118,84 +132,14 @@ class MOJO_API DeviceStream {
   void upload_buffer(const detail::RawBuffer& dst, const void* src, std::uint64_t count) const;
   void download_buffer(void* dst, std::uint64_t count, const detail::RawBuffer& src) const;
   void fill_buffer(const detail::RawBuffer& dst, std::uint64_t pattern) const;
+  void launch(const UntypedFunction& function, const LaunchConfig& config, std::span<const void* const> arguments,
+              std::span<const std::uint32_t> argument_sizes, std::span<const detail::RawBuffer> buffers) const;
   detail::StreamState* state_;
 };
 
-namespace detail {
-
-template <class X>
-concept HostMemory = !DeviceMemory<X> && std::ranges::contiguous_range<X> && std::ranges::sized_range<X>;
-
-template <class X>
-struct element_of {
-  using type = void;
-};
-template <DeviceMemory X>
-struct element_of<X> {
-  using type = typename view_of<X>::element_type;
-};
-template <HostMemory X>
-struct element_of<X> {
-  using type = std::remove_reference_t<std::ranges::range_reference_t<X>>;
-};
-
-// What a queued callable is to the library: one allocation, two functions.
-template <class Callable>
-HostTask task_of(Callable* callable) noexcept {
-  HostTask task;
-  task.run = [](void* raw) noexcept -> Status {
-    const std::unique_ptr<Callable> held(static_cast<Callable*>(raw));
-    return run_guarded([](void* c) { std::invoke(*static_cast<Callable*>(c)); }, raw);
-  };
-  task.drop = [](void* raw) noexcept { delete static_cast<Callable*>(raw); };
-  task.state = callable;
-  task.name = "host function";
-  return task;
-}
-
-}  // namespace detail
-
-template <class Callable>
-requires std::invocable < std::decay_t<Callable>
-& > void DeviceStream::enqueue_host_func(Callable&& callable) const {
-  auto held = std::make_unique<std::decay_t<Callable>>(std::forward<Callable>(callable));
-  enqueue_host_task(detail::task_of(held.get()));
-  static_cast<void>(held.release());  // the task owns it now
-}
-
-template <class Destination, class Source>
-void DeviceStream::copy(Destination&& destination, Source&& source) const {
-  constexpr bool to_device = detail::DeviceMemory<Destination>, from_device = detail::DeviceMemory<Source>;
-  static_assert(to_device || detail::HostMemory<Destination>,
-                "copy: the destination must be a DeviceBuffer, a Buffer, a PinnedBuffer or a contiguous range");
-  static_assert(from_device || detail::HostMemory<Source>,
-                "copy: the source must be a DeviceBuffer, a Buffer, a PinnedBuffer or a contiguous range");
-  static_assert(to_device || from_device, "copy: neither side is device memory");
-  using To = typename detail::element_of<Destination>::type;
-  using From = typename detail::element_of<Source>::type;
-  static_assert(!std::is_const_v<To>, "copy: the destination (the first argument) is read-only");
-  static_assert(std::is_same_v<std::remove_const_t<To>, std::remove_const_t<From>>,
-                "copy: source and destination have elements of different types");
-  static_assert(std::is_trivially_copyable_v<To>, "copy: the elements must be trivially copyable");
-  if constexpr (to_device && from_device) {
-    copy_buffers(destination.view().raw(), source.view().raw());
-  } else if constexpr (to_device) {
-    upload_buffer(destination.view().raw(), std::ranges::data(source), std::ranges::size(source));
-  } else {
-    download_buffer(std::ranges::data(destination), std::ranges::size(destination), source.view().raw());
-  }
-}
-
-template <detail::DeviceMemory Destination>
-void DeviceStream::fill(Destination&& destination,
-                        const std::type_identity_t<typename detail::view_of<Destination>::value_type>& value) const {
-  using View = detail::view_of<Destination>;
-  static_assert(!std::is_const_v<typename View::element_type>, "fill: the buffer is read-only");
-  constexpr std::size_t width = sizeof(typename View::value_type);
-  static_assert(width == 1 || width == 2 || width == 4 || width == 8, "fill: elements of 1, 2, 4 or 8 bytes only");
-  std::uint64_t pattern = 0;
-  std::memcpy(&pattern, &value, width);  // drivers take the low bytes first, as all supported machines do
-  fill_buffer(destination.view().raw(), pattern);
-}
-
 }  // namespace mojo
+
+// The bodies of the templates above.
+#include "mojo/detail/stream_copy.h"
+#include "mojo/detail/stream_host_function.h"
+#include "mojo/detail/stream_launch.h"

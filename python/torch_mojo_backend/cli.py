@@ -22,10 +22,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     info = commands.add_parser("info", help="print driver, devices, versions and every setting with its source")
     info.add_argument("--json", action="store_true", help="print one JSON object")
     commands.add_parser("docs-settings", help="print the page docs/environment.md")
+    commands.add_parser("cmake-dir", help="print the folder of the CMake package `mojo`, for -Dmojo_DIR=")
     chosen = parser.parse_args(arguments)
     try:
         if chosen.command == "docs-settings":
             print(settings_page(), end="")
+        elif chosen.command == "cmake-dir":
+            print(cmake_dir())
         else:
             found = collect()
             print(json.dumps(found, indent=2) if chosen.json else as_text(found))
@@ -37,6 +40,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {failure}", file=sys.stderr)
         return 1
     return 0
+
+
+def cmake_dir() -> str:
+    """The folder of mojoConfig.cmake: beside the library, also where that is a link into a build tree."""
+    library = os.path.realpath(os.path.join(os.path.dirname(__file__), "lib", "libmojo_runtime.so"))
+    folder = os.path.join(os.path.dirname(library), "cmake", "mojo")
+    if not os.path.exists(os.path.join(folder, "mojoConfig.cmake")):
+        raise RuntimeError(f"this installation has no CMake package: there is no {folder}/mojoConfig.cmake")
+    return folder
 
 
 def collect() -> dict[str, Any]:
