@@ -2,6 +2,7 @@
 #pragma once
 
 #include "mojo/allocation_policy.h"
+#include "mojo/cache.h"
 #include "mojo/completion_flag.h"
 #include "mojo/copy_plan.h"
 #include "mojo/device_context.h"
