@@ -3,6 +3,7 @@
 
 #include "mojo/allocation_policy.h"
 #include "mojo/buffer.h"
+#include "mojo/cache.h"
 #include "mojo/completion_flag.h"
 #include "mojo/copy_plan.h"
 #include "mojo/device_buffer.h"

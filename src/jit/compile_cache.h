@@ -19,7 +19,7 @@ namespace mojo::jit {
 class FileSystem;
 
 struct CompileCacheOptions {
-  std::string directory;                          // empty: nothing is kept on disk
+  std::string directory;                              // empty: nothing is kept on disk
   std::uint64_t size_limit = std::uint64_t{1} << 30;  // bytes on disk; the least recently used files go first
   std::uint64_t memory_limit = std::uint64_t{64} << 20;
 };
@@ -37,6 +37,10 @@ struct CompileCacheStatistics {
   std::uint64_t written = 0, evicted = 0, rejected = 0;  // files; rejected: there, but damaged or of something else
 };
 
+struct CompileCacheUsage {
+  std::uint64_t files = 0, bytes = 0;
+};
+
 class CompileCache {
  public:
   explicit CompileCache(CompileCacheOptions options);
@@ -48,6 +52,9 @@ class CompileCache {
   Status get(driver::Compiler& compiler, const driver::CompileRequest& request, CompiledImagePtr& out) noexcept;
   CompileCacheStatistics statistics() const noexcept;
   const CompileCacheOptions& options() const noexcept;
+  CompileCacheUsage disk_usage() const noexcept;
+  // Forgets what is kept in memory, failures too, and removes the cache's files. Compilations under way are not disturbed.
+  Status clear(std::uint64_t& removed) noexcept;
 
  private:
   struct Impl;

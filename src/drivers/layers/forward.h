@@ -25,6 +25,20 @@ class ForwardingEvent : public driver::Event {
   std::unique_ptr<driver::Event> inner_;
 };
 
+class ForwardingCompiler : public driver::Compiler {
+ public:
+  explicit ForwardingCompiler(driver::Compiler& inner) : inner_(inner) {}
+  Status identity(std::string& out) noexcept override { return inner_.identity(out); }
+  Status target(std::string& out) noexcept override { return inner_.target(out); }
+  const char* output_kind() const noexcept override { return inner_.output_kind(); }
+  Status compile(const driver::CompileRequest& request, driver::CompileResult& out) noexcept override {
+    return inner_.compile(request, out);
+  }
+
+ protected:
+  driver::Compiler& inner_;
+};
+
 class ForwardingQueue : public driver::Queue {
  public:
   explicit ForwardingQueue(std::unique_ptr<driver::Queue> inner) : inner_(std::move(inner)) {}
@@ -95,6 +109,7 @@ class ForwardingDevice : public driver::Device {
     out = wrap_event(std::move(out));
     return {};
   }
+  Status compiler(driver::Compiler*& out) noexcept override { return inner_->compiler(out); }
   Status load_module(std::span<const std::byte> image, std::unique_ptr<driver::Module>& out) noexcept override {
     return inner_->load_module(image, out);
   }

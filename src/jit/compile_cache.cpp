@@ -1,0 +1,216 @@
+#include "jit/compile_cache.h"
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <new>
+
+#include "base/report.h"
+#include "jit/cache_key.h"
+#include "jit/disk_cache.h"
+#include "jit/file_system.h"
+
+namespace mojo::jit {
+namespace {
+
+class Stopwatch {
+ public:
+  std::uint64_t microseconds() const {
+    const auto passed = std::chrono::steady_clock::now() - began_;
+    return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(passed).count());
+  }
+
+ private:
+  const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
+};
+
+// One compilation, under way or over. `done` and what follows are guarded by the cache's mutex.
+struct Flight {
+  bool done = false;
+  Status status;
+  CompiledImagePtr image;
+  std::uint64_t used = 0;  // a count that grows
+};
+
+Status no_memory() { return {StatusCode::out_of_memory, "no host memory to compile a device function"}; }
+
+}  // namespace
+
+struct CompileCache::Impl {
+  Impl(CompileCacheOptions given, std::shared_ptr<FileSystem> files)
+      : options(std::move(given)), disk(options.directory, options.size_limit, std::move(files)) {}
+
+  bool on_disk() const { return !options.directory.empty(); }
+  Status obtain(const Digest& key, driver::Compiler& compiler, const driver::CompileRequest& request,
+                CompiledImagePtr& out);
+  void keep_within_limit();  // under the mutex
+  void warn(const Status& status);
+
+  const CompileCacheOptions options;
+  DiskCache disk;
+  std::mutex mutex;
+  std::condition_variable landed;
+  std::map<Digest, std::shared_ptr<Flight>> flights;
+  std::uint64_t uses = 0, kept_bytes = 0;  // under the mutex
+  std::atomic<bool> warned{false};
+  std::atomic<std::uint64_t> memory_hits{0}, disk_hits{0}, misses{0}, failures{0}, written{0}, evicted{0}, rejected{0};
+  std::atomic<std::uint64_t> compile_microseconds{0}, load_microseconds{0};
+};
+
+CompileCache::CompileCache(CompileCacheOptions options)
+    : CompileCache(std::move(options), std::make_shared<FileSystem>()) {}
+CompileCache::CompileCache(CompileCacheOptions options, std::shared_ptr<FileSystem> files)
+    : impl_(std::make_unique<Impl>(std::move(options), std::move(files))) {}
+CompileCache::~CompileCache() = default;
+
+const CompileCacheOptions& CompileCache::options() const noexcept { return impl_->options; }
+
+Status CompileCache::get(driver::Compiler& compiler, const driver::CompileRequest& request,
+                         CompiledImagePtr& out) noexcept {
+  Impl& self = *impl_;
+  try {
+    Digest key;
+    MOJO_RETURN_IF_ERROR(make_key(compiler, request, key));
+    std::shared_ptr<Flight> flight;
+    {
+      std::unique_lock guard(self.mutex);
+      auto& place = self.flights[key];
+      if (place != nullptr) {
+        flight = place;
+        self.landed.wait(guard, [&] { return flight->done; });
+        flight->used = ++self.uses;
+        if (flight->status.ok()) {
+          ++self.memory_hits;
+          out = flight->image;
+        }
+        return flight->status;
+      }
+      place = flight = std::make_shared<Flight>();
+    }
+    CompiledImagePtr image;
+    Status status;
+    try {
+      status = self.obtain(key, compiler, request, image);
+    } catch (const std::bad_alloc&) {
+      status = no_memory();
+    }
+    {
+      std::lock_guard guard(self.mutex);
+      flight->done = true;
+      flight->status = status;
+      flight->image = image;
+      flight->used = ++self.uses;
+      if (status.ok()) {
+        self.kept_bytes += image->bytes.size();
+        self.keep_within_limit();
+      } else if (status.code() != StatusCode::invalid_argument) {
+        self.flights.erase(key);  // not the source's fault: the next call may have better luck
+      }
+    }
+    self.landed.notify_all();
+    out = std::move(image);
+    return status;
+  } catch (const std::bad_alloc&) {
+    return no_memory();
+  }
+}
+
+Status CompileCache::Impl::obtain(const Digest& key, driver::Compiler& compiler, const driver::CompileRequest& request,
+                                  CompiledImagePtr& out) {
+  auto image = std::make_shared<CompiledImage>();
+  if (on_disk()) {
+    const Stopwatch watch;
+    const DiskCache::Found found = disk.load(key, *image);
+    load_microseconds += watch.microseconds();
+    if (found == DiskCache::Found::yes) {
+      ++disk_hits;
+      out = std::move(image);
+      return {};
+    }
+    if (found == DiskCache::Found::damaged) ++rejected;
+  }
+  ++misses;
+  driver::CompileResult result;
+  const Stopwatch watch;
+  const Status status = compiler.compile(request, result);
+  compile_microseconds += watch.microseconds();
+  if (!status.ok()) {
+    ++failures;
+    return status;
+  }
+  image->bytes = std::move(result.image);
+  image->log = std::move(result.log);
+  if (on_disk()) {
+    std::uint64_t gone = 0;
+    if (const Status stored = disk.store(key, *image, gone); stored.ok()) {
+      ++written;
+      evicted += gone;
+    } else {
+      warn(stored);
+    }
+  }
+  out = std::move(image);
+  return {};
+}
+
+void CompileCache::Impl::keep_within_limit() {
+  while (kept_bytes > options.memory_limit) {
+    auto oldest = flights.end();
+    for (auto it = flights.begin(); it != flights.end(); ++it) {
+      if (!it->second->done || !it->second->status.ok()) continue;
+      if (oldest == flights.end() || it->second->used < oldest->second->used) oldest = it;
+    }
+    if (oldest == flights.end()) return;
+    kept_bytes -= oldest->second->image->bytes.size();
+    flights.erase(oldest);
+  }
+}
+
+void CompileCache::Impl::warn(const Status& status) {
+  if (!warned.exchange(true)) {
+    base::report("compiled functions are not kept on disk", status);
+  }
+}
+
+CompileCacheStatistics CompileCache::statistics() const noexcept {
+  const Impl& self = *impl_;
+  CompileCacheStatistics s;
+  s.memory_hits = self.memory_hits;
+  s.disk_hits = self.disk_hits;
+  s.misses = self.misses;
+  s.failures = self.failures;
+  s.compile_milliseconds = self.compile_microseconds / 1000;
+  s.load_milliseconds = self.load_microseconds / 1000;
+  s.written = self.written;
+  s.evicted = self.evicted;
+  s.rejected = self.rejected;
+  return s;
+}
+
+CompileCacheUsage CompileCache::disk_usage() const noexcept {
+  try {
+    if (!impl_->on_disk()) return {};
+    const DiskCache::Usage usage = impl_->disk.usage();
+    return {usage.files, usage.bytes};
+  } catch (const std::bad_alloc&) {
+    return {};
+  }
+}
+
+Status CompileCache::clear(std::uint64_t& removed) noexcept {
+  removed = 0;
+  try {
+    {
+      std::lock_guard guard(impl_->mutex);
+      std::erase_if(impl_->flights, [](const auto& each) { return each.second->done; });
+      impl_->kept_bytes = 0;
+    }
+    return impl_->on_disk() ? impl_->disk.clear(removed) : Status();
+  } catch (const std::bad_alloc&) {
+    return no_memory();
+  }
+}
+
+}  // namespace mojo::jit
