@@ -83,5 +83,34 @@ TEST_F(SteadyState, FillsCopiesValuesAndMemory) {
             0U);
 }
 
+TEST_F(SteadyState, LaunchesOfUpTo8SmallArguments) {
+  const DeviceContext ctx(0);
+  const DeviceStream s = ctx.create_stream();
+  auto x = ctx.allocate<float>(64, s);
+  constexpr const char* source = R"(
+extern "C" MOJO_KERNEL void nothing() {}
+extern "C" MOJO_KERNEL void eight(mojo::Buffer<float> x, mojo::Buffer<const float> y, mojo::Buffer<const float> z,
+                                  float a, double b, unsigned c, long d, mojo::Buffer<const float> e) {
+  if (mojo::global_index() == 0) x[0] = a + float(b) + float(c) + float(d);
+}
+)";
+  using View = Buffer<const float>;
+  const auto nothing = ctx.compile_function<void()>(source, "nothing");
+  const auto eight =
+      ctx.compile_function<void(Buffer<float>, View, View, float, double, std::uint32_t, std::int64_t, View)>(source,
+                                                                                                              "eight");
+  EXPECT_EQ(allocations_of([&] {
+              for (int i = 0; i < 20; ++i) {
+                s.enqueue_function(nothing, {.grid = {1}, .block = {1}});
+                s.enqueue_function(eight, {.grid = {4}, .block = {16}}, x, x, x, 1.0F, 2.0, 3U, std::int64_t{4}, x);
+              }
+              s.synchronize();
+            }),
+            0U);
+  std::vector<float> back(64);
+  s.copy(back, x);
+  EXPECT_EQ(back[0], 10.0F);
+}
+
 }  // namespace
 }  // namespace mojo::test
