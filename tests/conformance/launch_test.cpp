@@ -373,6 +373,60 @@ TEST_P(Launches, AccessesGoWithTheLaunch) {
   EXPECT_EQ(queue_->launch(l, tag()).code(), StatusCode::invalid_argument);
 }
 
+TEST_P(Launches, TheCheckedLayerKnowsWhichKernelsAre) {
+  if (GetParam().name.find("checked") == std::string::npos) GTEST_SKIP() << "not checked";
+  auto k = kernel(scale_source, "scale");
+  const Buffer x = buffer<float>(8), y = buffer<float>(8);
+  auto elsewhere = open(1);
+  auto its_queue = queue(*elsewhere);
+  std::swap(its_queue, queue_);
+  Status status = launch(*k, {1}, {8}, 0, x, y, 2.0f, 8u);
+  std::swap(its_queue, queue_);
+  EXPECT_EQ(status.code(), StatusCode::failed_precondition);
+  EXPECT_THAT(status.message(), testing::HasSubstr("a kernel of device 0 on a queue of device 1"));
+  driver::Kernel& gone = *k;
+  k.reset();
+  status = launch(gone, {1}, {8}, 0, x, y, 2.0f, 8u);
+  EXPECT_EQ(status.code(), StatusCode::invalid_argument);
+  EXPECT_THAT(status.message(), testing::HasSubstr("the kernel has been destroyed"));
+}
+
+TEST(LaunchFaults, EachCallOnTheWayToALaunchMayFail) {
+  for (const char* call : {"compiler", "compiler_identity", "compile", "load_module", "kernel", "launch"}) {
+    auto faults = std::make_shared<layers::Faults>();
+    auto driver = layers::make_faulty(host::make_host_driver(host_options(2)), faults);
+    std::unique_ptr<driver::Device> device;
+    MOJO_OK(driver->open(0, device));
+    std::unique_ptr<driver::Queue> q;
+    MOJO_OK(device->create_queue({}, q));
+    jit::CompileCache fresh({.directory = ""});
+    const auto once = [&]() -> Status {
+      const std::vector<std::string> entries{"nothing"};
+      driver::CompileRequest request;
+      request.source = "extern \"C\" MOJO_KERNEL void nothing() {}";
+      request.entries = entries;
+      request.headers = jit::dialect_headers();
+      driver::Compiler* compiler = nullptr;
+      jit::CompiledImagePtr image;
+      std::unique_ptr<driver::Module> module;
+      std::unique_ptr<driver::Kernel> k;
+      MOJO_RETURN_IF_ERROR(device->compiler(compiler));
+      MOJO_RETURN_IF_ERROR(fresh.get(*compiler, request, image));
+      MOJO_RETURN_IF_ERROR(device->load_module(image->bytes, module));
+      MOJO_RETURN_IF_ERROR(module->kernel("nothing", k));
+      driver::Launch l;
+      l.kernel = k.get();
+      MOJO_RETURN_IF_ERROR(q->launch(l, 0));
+      return q->synchronize();
+    };
+    faults->fail_nth_of(call, 1, Status(StatusCode::unavailable, std::string("no ") + call));
+    const Status status = once();
+    EXPECT_EQ(status.message(), std::string("no ") + call);
+    EXPECT_TRUE(faults->triggered()) << call;
+    MOJO_OK(once());  // and the next works
+  }
+}
+
 TEST_P(Launches, BadLaunchesAreRefusedWithTheReason) {
   auto k = kernel(scale_source, "scale");
   const Buffer x = buffer<float>(8), y = buffer<float>(8);
