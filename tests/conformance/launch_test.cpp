@@ -124,5 +124,382 @@ TEST_P(Launches, AStrideLoopCoversTheRangeWhateverTheGridAndBlock) {
   }
 }
 
+TEST_P(Launches, IndicesOfThreeDimensions) {
+  auto k = kernel(R"(
+extern "C" MOJO_KERNEL void mark(mojo::Buffer<unsigned> out) {
+  using namespace mojo;
+  const unsigned width = block_count() * block_size(), height = block_count(y) * block_size(y);
+  const auto at = (global_index(mojo::z) * height + global_index(mojo::y)) * width + global_index();
+  out[at] = block_index() + 10 * block_index(y) + 100 * block_index(z) +
+            1000 * (thread_index() + 10 * thread_index(y) + 100 * thread_index(z));
+}
+)",
+                  "mark");
+  const Buffer out = buffer<unsigned>(2 * 3 * 2 * 4 * 3 * 2);
+  MOJO_OK(launch(*k, {2, 3, 2}, {4, 3, 2}, 0, out));
+  const auto got = download<unsigned>(out);
+  const unsigned width = 8, height = 9;
+  for (unsigned z = 0; z < 4; ++z) {
+    for (unsigned y = 0; y < height; ++y) {
+      for (unsigned x = 0; x < width; ++x) {
+        const unsigned block = x / 4 + 10 * (y / 3) + 100 * (z / 2), thread = x % 4 + 10 * (y % 3) + 100 * (z % 2);
+        ASSERT_EQ(got[(z * height + y) * width + x], block + 1000 * thread) << x << ' ' << y << ' ' << z;
+      }
+    }
+  }
+}
+
+// Each thread reads what others of its block have written: wrong unless barriers are right and each block has its own.
+constexpr const char* reverse_source = R"(
+extern "C" MOJO_KERNEL void reverse(mojo::Buffer<int> data) {
+  MOJO_SHARED int slots[1024];
+  int* dynamic = mojo::shared_memory<int>();
+  const unsigned me = mojo::linear_thread_index(), size = mojo::linear_block_size();
+  const unsigned block = mojo::block_index();
+  for (int round = 0; round < 3; ++round) {
+    slots[me] = data[block * size + me];
+    mojo::barrier();
+    dynamic[me] = slots[size - 1 - me] + 1;
+    mojo::barrier();
+    data[block * size + me] = dynamic[(me + 1) % size];
+    mojo::barrier();
+  }
+}
+)";
+
+TEST_P(Launches, BarriersAndSharedMemoryAtAnyBlockSize) {
+  auto k = kernel(reverse_source, "reverse");
+  const std::vector<driver::Dim3> blocks{{1}, {2}, {3}, {31}, {32}, {64}, {100}, {256}, {1024}, {8, 4, 2}, {1, 1, 64}};
+  for (const driver::Dim3 block : blocks) {
+    const unsigned size = block.x * block.y * block.z, grid = 5;
+    std::vector<int> expected(grid * size);
+    std::iota(expected.begin(), expected.end(), 0);
+    const Buffer data = buffer<int>(expected.size());
+    upload(data, expected);
+    MOJO_OK(launch(*k, {grid}, block, size * sizeof(int), data));
+    for (unsigned b = 0; b < grid; ++b) {
+      for (int round = 0; round < 3; ++round) {
+        std::vector<int> dynamic(size);
+        for (unsigned i = 0; i < size; ++i) dynamic[i] = expected[b * size + size - 1 - i] + 1;
+        for (unsigned i = 0; i < size; ++i) expected[b * size + i] = dynamic[(i + 1) % size];
+      }
+    }
+    ASSERT_EQ(download<int>(data), expected) << size;
+  }
+}
+
+TEST_P(Launches, ReductionsAgreeAtAnyBlockSize) {
+  auto k = kernel(R"(
+extern "C" MOJO_KERNEL void reduce(mojo::Buffer<float> sums, mojo::Buffer<int> least, mojo::Buffer<int> most) {
+  const int value = static_cast<int>(mojo::global_index()) % 97 - 40;
+  const float sum = mojo::block_sum(static_cast<float>(value));
+  const int low = mojo::block_min(value), high = mojo::block_max(value);
+  sums[mojo::global_index()] = sum;  // every thread has the result
+  least[mojo::global_index()] = low;
+  most[mojo::global_index()] = high;
+}
+)",
+                  "reduce");
+  for (const unsigned block : {1u, 2u, 5u, 64u, 129u, 1024u}) {
+    const unsigned grid = 3;
+    const Buffer sums = buffer<float>(grid * block), least = buffer<int>(grid * block),
+                 most = buffer<int>(grid * block);
+    MOJO_OK(launch(*k, {grid}, {block}, 0, sums, least, most));
+    const auto got_sums = download<float>(sums);
+    const auto got_least = download<int>(least), got_most = download<int>(most);
+    for (unsigned i = 0; i < grid * block; ++i) {
+      float sum = 0;
+      int low = 1000, high = -1000;
+      for (unsigned j = i / block * block; j < (i / block + 1) * block; ++j) {
+        const int value = static_cast<int>(j) % 97 - 40;
+        sum += static_cast<float>(value);  // exact
+        low = std::min(low, value);
+        high = std::max(high, value);
+      }
+      ASSERT_EQ(got_sums[i], sum);
+      ASSERT_EQ(got_least[i], low);
+      ASSERT_EQ(got_most[i], high);
+    }
+  }
+}
+
+TEST_P(Launches, ThreadsThatReturnEarlyAreNotWaitedFor) {
+  auto k = kernel(R"(
+extern "C" MOJO_KERNEL void some(mojo::Buffer<int> out) {
+  const unsigned me = mojo::thread_index();
+  if (me % 2 == 1) return;
+  MOJO_SHARED int total;
+  if (me == 0) total = 0;
+  mojo::barrier();
+  mojo::atomic_add(&total, 1);
+  mojo::barrier();
+  out[me / 2] = total;
+}
+)",
+                  "some");
+  const Buffer out = buffer<int>(32);
+  MOJO_OK(launch(*k, {1}, {64}, 0, out));
+  EXPECT_EQ(download<int>(out), std::vector<int>(32, 32));
+}
+
+TEST_P(Launches, AtomicsAreWholeAcrossTheGrid) {
+  auto k = kernel(R"(
+extern "C" MOJO_KERNEL void count(mojo::Buffer<int> ints, mojo::Buffer<float> floats, mojo::Buffer<unsigned long long> longs) {
+  const int i = static_cast<int>(mojo::global_index());
+  mojo::atomic_add(&ints[0], 1);
+  mojo::atomic_max(&ints[1], i);
+  mojo::atomic_min(&ints[2], -i);
+  mojo::atomic_exchange(&ints[3], 7);
+  mojo::atomic_compare_exchange(&ints[4], 0, 9);
+  mojo::atomic_add(&floats[0], 1.0f);
+  mojo::atomic_max(&floats[1], static_cast<float>(i));
+  mojo::atomic_add(&longs[0], 1ull << 33);
+}
+)",
+                  "count");
+  const Buffer ints = buffer<int>(5), floats = buffer<float>(2), longs = buffer<std::uint64_t>(1);
+  upload(ints, std::vector<int>(5, 0));
+  upload(floats, std::vector<float>(2, 0));
+  upload(longs, std::vector<std::uint64_t>(1, 0));
+  const int n = 200 * 128;
+  MOJO_OK(launch(*k, {200}, {128}, 0, ints, floats, longs));
+  EXPECT_EQ(download<int>(ints), (std::vector<int>{n, n - 1, 1 - n, 7, 9}));
+  EXPECT_EQ(download<float>(floats), (std::vector<float>{float(n), float(n - 1)}));
+  EXPECT_EQ(download<std::uint64_t>(longs)[0], std::uint64_t(n) << 33);
+}
+
+TEST_P(Launches, ArgumentsAreCopiedAtTheCallAndTheKernelMayGo) {
+  auto k = kernel(R"(
+struct Pair { double a; short b; };
+extern "C" MOJO_KERNEL void store(mojo::Buffer<double> out, char c, Pair p, bool flag, unsigned long long big) {
+  out[0] = c; out[1] = p.a; out[2] = p.b; out[3] = flag; out[4] = static_cast<double>(big);
+}
+)",
+                  "store");
+  struct Pair {
+    double a;
+    short b;
+  };
+  const Buffer out = buffer<double>(5);
+  {
+    Gate gate(*device_);
+    gate.hold(*queue_, tag());
+    Pair pair{1.5, -3};
+    std::uint64_t big = std::uint64_t{1} << 40;
+    MOJO_OK(launch(*k, {1}, {1}, 0, out, char{5}, pair, true, big));
+    k.reset();  // and its image with it, if the launch did not hold it
+  }
+  EXPECT_EQ(download<double>(out), (std::vector<double>{5, 1.5, -3, 1, std::pow(2.0, 40)}));
+}
+
+TEST_P(Launches, ManyArguments) {
+  std::string parameters, sum;
+  for (int i = 0; i < 100; ++i) {
+    parameters += ", mojo::Buffer<const int> p" + std::to_string(i);
+    sum += " + p" + std::to_string(i) + "[0]";
+  }
+  auto k = kernel(
+      "extern \"C\" MOJO_KERNEL void sum(mojo::Buffer<int> out" + parameters + ") { out[0] = 0" + sum + "; }", "sum");
+  const Buffer out = buffer<int>(1), one = buffer<int>(1);
+  upload(one, std::vector<int>{3});
+  std::vector<const void*> pointers(101, &one);
+  pointers[0] = &out;
+  const std::vector<std::uint32_t> sizes(101, 16);
+  driver::Launch l;
+  l.kernel = k.get();
+  l.arguments = pointers;
+  l.argument_sizes = sizes;
+  MOJO_OK(queue_->launch(l, tag()));
+  EXPECT_EQ(download<int>(out)[0], 300);
+}
+
+TEST_P(Launches, LaunchesKeepTheirPlaceInTheOrder) {
+  auto k = kernel(R"(
+extern "C" MOJO_KERNEL void step(mojo::Buffer<unsigned> data, unsigned factor, unsigned add) {
+  for (auto i : mojo::stride(data.size())) data[i] = data[i] * factor + add;
+}
+)",
+                  "step");
+  const Buffer data = buffer<unsigned>(20000);
+  upload(data, std::vector<unsigned>(20000, 1));
+  unsigned expected = 1;
+  for (unsigned i = 0; i < 50; ++i) {
+    MOJO_OK(launch(*k, {79}, {256}, 0, data, 3u, i));
+    expected = expected * 3 + i;
+  }
+  EXPECT_EQ(download<unsigned>(data), std::vector<unsigned>(20000, expected));
+}
+
+TEST_P(Launches, AQueueThatWaitsIsServedBetweenTheBlocksOfALargeLaunch) {
+  // More blocks than anybody could run while the test lasts, unless it says stop: which it does on another queue.
+  if (GetParam().name.find("random") != std::string::npos) GTEST_SKIP() << "one executor runs everything in order";
+  driver::DeviceProperties properties;
+  MOJO_OK(device_->properties(properties));
+  if (properties.multiprocessor_count < 2) GTEST_SKIP() << "one worker";
+  auto k = kernel(R"(
+extern "C" MOJO_KERNEL void busy(mojo::Buffer<unsigned> stop) {
+  for (int i = 0; i < 100000 && mojo::atomic_load(&stop[0]) == 0; ++i) {}
+}
+)",
+                  "busy");
+  const Buffer stop = buffer<unsigned>(1);
+  upload(stop, std::vector<unsigned>{0});
+  MOJO_OK(launch(*k, {1u << 22}, {64}, 0, stop));
+  auto other = queue(*device_);
+  driver::Fill fill{{stop.address}, 4, 1, 4};
+  MOJO_OK(other->fill(fill, tag()));
+  MOJO_OK(other->synchronize());
+  MOJO_OK(queue_->synchronize());
+}
+
+TEST_P(Launches, AccessesGoWithTheLaunch) {
+  auto k = kernel(scale_source, "scale");
+  const Buffer x = buffer<float>(8), y = buffer<float>(8);
+  upload(x, std::vector<float>(8, 1));
+  const float a = 2;
+  const unsigned n = 8;
+  const void* pointers[] = {&x, &y, &a, &n};
+  const std::uint32_t sizes[] = {16, 16, 4, 4};
+  Access accesses[] = {{{x.address}, 32, AccessMode::read}, {{y.address}, 32, AccessMode::write}};
+  driver::Launch l;
+  l.kernel = k.get();
+  l.arguments = pointers;
+  l.argument_sizes = sizes;
+  l.accesses = accesses;
+  MOJO_OK(queue_->launch(l, tag()));
+  EXPECT_EQ(download<float>(y), std::vector<float>(8, 2));
+  if (GetParam().name.find("checked") == std::string::npos) return;
+  accesses[1].bytes = std::uint64_t{1} << 40;
+  EXPECT_EQ(queue_->launch(l, tag()).code(), StatusCode::invalid_argument);
+}
+
+TEST_P(Launches, TheCheckedLayerKnowsWhichKernelsAre) {
+  if (GetParam().name.find("checked") == std::string::npos) GTEST_SKIP() << "not checked";
+  auto k = kernel(scale_source, "scale");
+  const Buffer x = buffer<float>(8), y = buffer<float>(8);
+  auto elsewhere = open(1);
+  auto its_queue = queue(*elsewhere);
+  std::swap(its_queue, queue_);
+  Status status = launch(*k, {1}, {8}, 0, x, y, 2.0f, 8u);
+  std::swap(its_queue, queue_);
+  EXPECT_EQ(status.code(), StatusCode::failed_precondition);
+  EXPECT_THAT(status.message(), testing::HasSubstr("a kernel of device 0 on a queue of device 1"));
+  driver::Kernel& gone = *k;
+  k.reset();
+  status = launch(gone, {1}, {8}, 0, x, y, 2.0f, 8u);
+  EXPECT_EQ(status.code(), StatusCode::invalid_argument);
+  EXPECT_THAT(status.message(), testing::HasSubstr("the kernel has been destroyed"));
+}
+
+TEST(LaunchFaults, EachCallOnTheWayToALaunchMayFail) {
+  for (const char* call : {"compiler", "compiler_identity", "compile", "load_module", "kernel", "launch"}) {
+    auto faults = std::make_shared<layers::Faults>();
+    auto driver = layers::make_faulty(host::make_host_driver(host_options(2)), faults);
+    std::unique_ptr<driver::Device> device;
+    MOJO_OK(driver->open(0, device));
+    std::unique_ptr<driver::Queue> q;
+    MOJO_OK(device->create_queue({}, q));
+    jit::CompileCache fresh({.directory = ""});
+    const auto once = [&]() -> Status {
+      const std::vector<std::string> entries{"nothing"};
+      driver::CompileRequest request;
+      request.source = "extern \"C\" MOJO_KERNEL void nothing() {}";
+      request.entries = entries;
+      request.headers = jit::dialect_headers();
+      driver::Compiler* compiler = nullptr;
+      jit::CompiledImagePtr image;
+      std::unique_ptr<driver::Module> module;
+      std::unique_ptr<driver::Kernel> k;
+      MOJO_RETURN_IF_ERROR(device->compiler(compiler));
+      MOJO_RETURN_IF_ERROR(fresh.get(*compiler, request, image));
+      MOJO_RETURN_IF_ERROR(device->load_module(image->bytes, module));
+      MOJO_RETURN_IF_ERROR(module->kernel("nothing", k));
+      driver::Launch l;
+      l.kernel = k.get();
+      MOJO_RETURN_IF_ERROR(q->launch(l, 0));
+      return q->synchronize();
+    };
+    faults->fail_nth_of(call, 1, Status(StatusCode::unavailable, std::string("no ") + call));
+    const Status status = once();
+    EXPECT_EQ(status.message(), std::string("no ") + call);
+    EXPECT_TRUE(faults->triggered()) << call;
+    MOJO_OK(once());  // and the next works
+  }
+}
+
+TEST_P(Launches, BadLaunchesAreRefusedWithTheReason) {
+  auto k = kernel(scale_source, "scale");
+  const Buffer x = buffer<float>(8), y = buffer<float>(8);
+  const auto refused = [&](const Status& status, const char* why) {
+    EXPECT_EQ(status.code(), StatusCode::invalid_argument);
+    EXPECT_THAT(status.message(), testing::HasSubstr(why));
+  };
+  refused(launch(*k, {0}, {1}, 0, x, y, 2.0f, 8u), "a grid of 0 x 1 x 1 is empty");
+  refused(launch(*k, {1}, {1, 0}, 0, x, y, 2.0f, 8u), "a block of 1 x 0 x 1 is empty");
+  refused(launch(*k, {1}, {1025}, 0, x, y, 2.0f, 8u), "beyond the device's limit");
+  refused(launch(*k, {1}, {1, 1, 65}, 0, x, y, 2.0f, 8u), "beyond the device's limit");
+  refused(launch(*k, {1}, {64, 64}, 0, x, y, 2.0f, 8u), "4096 threads");
+  refused(launch(*k, {1, 65536}, {1}, 0, x, y, 2.0f, 8u), "beyond the device's limit");
+  refused(launch(*k, {1}, {1}, 1u << 30, x, y, 2.0f, 8u), "bytes of shared memory");
+  refused(launch(*k, {1}, {1}, 0, x, y, 2.0f), "3 arguments; the kernel takes 4");
+  refused(launch(*k, {1}, {1}, 0, x, y, 2.0, 8u), "argument 2 has 8 bytes; the kernel's has 4");
+  struct {
+    char bytes[5000];
+  } large{};
+  refused(launch(*k, {1}, {1}, 0, x, y, large), "bytes of arguments");
+  driver::Launch none;
+  refused(queue_->launch(none, tag()), "no kernel");
+
+  driver::Launch clustered;
+  clustered.kernel = k.get();
+  clustered.cluster = {2, 1, 1};
+  const Status status = queue_->launch(clustered, tag());
+  EXPECT_EQ(status.code(), StatusCode::unsupported);
+  EXPECT_THAT(status.message(), testing::HasSubstr("host driver does not support launch with a cluster"));
+}
+
+TEST_P(Launches, ASourceThatDoesNotCompileGivesTheCompilersTextWithItsLines) {
+  jit::CompiledImagePtr image;
+  Status status = compile("extern \"C\" MOJO_KERNEL void f(int n) {\n  int a = n;\n  undeclared(a);\n}\n", "f", image);
+  EXPECT_EQ(status.code(), StatusCode::invalid_argument);
+  EXPECT_THAT(status.message(), testing::HasSubstr("kernel.cpp:3:"));
+  EXPECT_THAT(status.message(), testing::HasSubstr("undeclared"));
+
+  status = compile(scale_source, "scal", image);
+  EXPECT_EQ(status.code(), StatusCode::invalid_argument);
+  EXPECT_THAT(status.message(), testing::HasSubstr("'scal' is not in the source"));
+
+  status = compile(scale_source, "scale; }", image);
+  EXPECT_EQ(status.code(), StatusCode::invalid_argument);
+  EXPECT_THAT(status.message(), testing::HasSubstr("not a device function's name"));
+
+  status = compile(scale_source, "scale", image, {"-fno-such-option"});
+  EXPECT_EQ(status.code(), StatusCode::invalid_argument);
+  EXPECT_THAT(status.message(), testing::HasSubstr("no-such-option"));
+}
+
+TEST_P(Launches, WhatIsNoImageIsNotLoaded) {
+  std::unique_ptr<driver::Module> module;
+  EXPECT_EQ(device_->load_module({}, module).code(), StatusCode::invalid_argument);
+  jit::CompiledImagePtr image;
+  MOJO_OK(compile(scale_source, "scale", image));
+  const std::span<const std::byte> bytes(image->bytes);
+  EXPECT_EQ(device_->load_module(bytes.first(bytes.size() / 2), module).code(), StatusCode::invalid_argument);
+  MOJO_OK(device_->load_module(bytes, module));
+  std::unique_ptr<driver::Kernel> k;
+  const Status status = module->kernel("other", k);
+  EXPECT_EQ(status.code(), StatusCode::invalid_argument);
+  EXPECT_THAT(status.message(), testing::HasSubstr("no kernel 'other'"));
+}
+
+TEST_P(Launches, ADroppedLaunchLeavesNothing) {
+  auto k = kernel(scale_source, "scale");
+  const Buffer x = buffer<float>(8), y = buffer<float>(8);
+  Gate gate(*device_);
+  gate.hold(*queue_, tag());
+  MOJO_OK(launch(*k, {1}, {8}, 0, x, y, 2.0f, 8u));
+  queue_ = queue(*device_);  // the old one with its launch goes
+}
+
 }  // namespace
 }  // namespace mojo::conformance

@@ -1,6 +1,7 @@
 #include "drivers/host/image.h"
 
 #include <dlfcn.h>
+#include <elf.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,6 +47,27 @@ class PrivateFile {
   int descriptor_ = -1;
 };
 
+// The loader maps what the headers speak of, and a part that is not there would end the process.
+bool whole_shared_object(std::span<const std::byte> bytes) {
+  Elf64_Ehdr header;
+  if (bytes.size() < sizeof header) return false;
+  memcpy(&header, bytes.data(), sizeof header);
+  if (memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64) return false;
+  const auto within = [&](std::uint64_t offset, std::uint64_t size) {
+    return offset <= bytes.size() && size <= bytes.size() - offset;
+  };
+  if (!within(header.e_shoff, std::uint64_t{header.e_shnum} * header.e_shentsize)) return false;
+  if (header.e_phentsize != sizeof(Elf64_Phdr) || !within(header.e_phoff, header.e_phnum * sizeof(Elf64_Phdr))) {
+    return false;
+  }
+  for (unsigned i = 0; i < header.e_phnum; ++i) {
+    Elf64_Phdr part;
+    memcpy(&part, bytes.data() + header.e_phoff + i * sizeof part, sizeof part);
+    if (!within(part.p_offset, part.p_filesz)) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 HostImage::HostImage(void* handle) noexcept
@@ -54,8 +76,8 @@ HostImage::HostImage(void* handle) noexcept
 HostImage::~HostImage() { dlclose(handle_); }
 
 Status HostImage::load(std::span<const std::byte> bytes, std::shared_ptr<const HostImage>& out) {
-  if (bytes.size() < 4 || memcmp(bytes.data(), "\177ELF", 4) != 0) {
-    return {StatusCode::invalid_argument, "host driver: load_module: the image is no shared object"};
+  if (!whole_shared_object(bytes)) {
+    return {StatusCode::invalid_argument, "host driver: load_module: the image is no shared object, or not all of one"};
   }
   PrivateFile file;
   MOJO_RETURN_IF_ERROR(file.write(bytes));
