@@ -103,7 +103,7 @@ class MOJO_API DeviceContext {
   void synchronize() const;
 
   // Compiles `source` at run time for this device, or takes the result from the cache, and loads its function `name`
-  // (docs/cpp-api.md has the dialect of C++ that it is written in). Blocks the host while the compiler runs; enqueues nothing.
+  // (docs/kernels.md has the dialect of C++ that it is written in). Blocks the host while the compiler runs; enqueues nothing.
   // `options` go to the compiler after the driver's own. Throws invalid_argument with the compiler's own text if the source
   // does not compile, or naming the function if it is not in it; unavailable where there is no compiler.
   template <class Signature>

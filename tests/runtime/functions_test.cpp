@@ -229,6 +229,7 @@ TEST_F(Functions, TheUntypedLaunchReturnsAMessage) {  // D-04
   sizes[2] = 4;
   arguments[1] = nullptr;
   message(s.enqueue(scale, config, arguments, sizes), "argument 1 is null");
+  arguments[1] = &buffer;
   message(s.enqueue(scale, {.grid = {0}, .block = {8}}, arguments, sizes), "grid");
 }
 
