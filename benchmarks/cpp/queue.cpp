@@ -17,6 +17,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
 namespace {
 
@@ -217,7 +218,14 @@ constexpr Limit limits[] = {{"enqueue_function", "plain_queue", 4},
 }  // namespace
 
 int main(int argc, char** argv) {
-  benchmark::Initialize(&argc, argv);
+  // Repeated and interleaved, so that what else the machine does meets all of them alike. What the caller says wins.
+  std::vector<char*> arguments{argv[0]};
+  char interleaved[] = "--benchmark_enable_random_interleaving=true", repeated[] = "--benchmark_repetitions=15",
+       time[] = "--benchmark_min_time=0.05", quiet[] = "--benchmark_display_aggregates_only=true";
+  for (char* own : {interleaved, repeated, time, quiet}) arguments.push_back(own);
+  arguments.insert(arguments.end(), argv + 1, argv + argc);
+  int count = static_cast<int>(arguments.size());
+  benchmark::Initialize(&count, arguments.data());
   Reporter reporter;
   benchmark::RunSpecifiedBenchmarks(&reporter);
   int beyond = 0;
