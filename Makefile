@@ -39,9 +39,9 @@ help: ## this list
 setup-build:
 	@tools/setup.sh system build && tools/setup.sh python build
 setup-test:
-	@tools/setup.sh system build test && tools/setup.sh python build test
+	@tools/setup.sh system build test && tools/setup.sh python build test examples
 setup-check:
-	@tools/setup.sh system build test check && tools/setup.sh python build test check
+	@tools/setup.sh system build test check && tools/setup.sh python build test examples check
 setup-bench:
 	@tools/setup.sh system build bench && tools/setup.sh python build test
 
@@ -106,6 +106,8 @@ bench: install setup-bench ## the benchmarks; results in build/bench
 docs: build ## regenerate the generated pages of docs/
 	@PYTHONPATH=$(abspath python) $(PY) -m torch_mojo_backend docs-settings > build/environment.md
 	@mv build/environment.md docs/environment.md
+	@PYTHONPATH=$(abspath python) $(PY) -m torch_mojo_backend docs-ops > build/ops.md
+	@mv build/ops.md docs/ops.md
 
 .PHONY: clean
 clean: ## remove what was built (not VENV)

@@ -200,10 +200,7 @@ class Trainer:
         if self.args.clip:
             self.scaler.unscale_(self.optimizer)
             nn.utils.clip_grad_norm_(self.model.parameters(), self.args.clip)
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
-        self.optimizer.zero_grad()
-        self.scheduler.step()
+        self.state.update()
         return total
 
     @torch.no_grad()

@@ -196,10 +196,7 @@ class Trainer:
         with autocast(self.device, self.args.amp):
             loss = F.cross_entropy(self.predict(images), labels, label_smoothing=self.args.label_smoothing)
         self.scaler.scale(loss).backward()
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
-        self.optimizer.zero_grad()
-        self.scheduler.step()
+        self.state.update()
         return loss.detach()
 
     @torch.no_grad()

@@ -46,6 +46,13 @@ class State:
             parser.error(f"--resume: {error}")
         print(f"resumed from {self.path} at step {self.step} of {self.args.steps}", flush=True)
 
+    def update(self) -> None:
+        """Queues the step that the gradients ask for, and clears them."""
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        self.optimizer.zero_grad()
+        self.scheduler.step()
+
     def save(self) -> None:
         """Writes the checkpoint and the table of losses; an interrupted save leaves those before it whole."""
         content = {name: getattr(self, name).state_dict() for name in PARTS}

@@ -30,13 +30,14 @@ def shut_down() -> None:
     """Stops the devices: running work ends, queued work is dropped. Registration has Python call it at exit."""
 
 def host_waits() -> int:
-    """How often this thread has blocked in a wait of the library."""
+    """How often this thread has waited for a device, whether or not it had to block."""
 
 def op_counts() -> dict[str, dict[str, Any]]:
-    """For each op that the host device's engine has served since the last reset: queued, waited (calls) and reason, why
-    calls of it may have to wait."""
+    """For each op that queued work or made the host wait since the last reset: queued, waited (calls) and reason."""
 
 def reset_op_counts() -> None: ...
+def list_ops() -> list[tuple[str, str, str]]:
+    """(name, service, reason) of each op of aten; the services are those of src/ops/op_list.h."""
 
 # Devices.
 def device_count() -> int: ...

@@ -60,7 +60,7 @@ def _require_valid_settings() -> None:
 
 
 def _change_torch() -> None:
-    from torch_mojo_backend import _C, _dlpack, mojo
+    from torch_mojo_backend import _C, _dlpack, _inductor, mojo
 
     # First, for it refuses where another library has registered its parts without a name.
     _C.register_backend()
@@ -71,3 +71,4 @@ def _change_torch() -> None:
     )
     _C.register_ops()
     _dlpack.install()
+    _inductor.refuse_inductor()

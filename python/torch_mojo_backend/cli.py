@@ -22,11 +22,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     info = commands.add_parser("info", help="print driver, devices, versions and every setting with its source")
     info.add_argument("--json", action="store_true", help="print one JSON object")
     commands.add_parser("docs-settings", help="print the page docs/environment.md")
+    commands.add_parser("docs-ops", help="print the page docs/ops.md")
     commands.add_parser("cmake-dir", help="print the folder of the CMake package `mojo`, for -Dmojo_DIR=")
     chosen = parser.parse_args(arguments)
     try:
         if chosen.command == "docs-settings":
             print(settings_page(), end="")
+        elif chosen.command == "docs-ops":
+            from torch_mojo_backend._ops_page import ops_page
+
+            print(ops_page(), end="")
         elif chosen.command == "cmake-dir":
             print(cmake_dir())
         else:

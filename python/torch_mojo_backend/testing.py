@@ -91,14 +91,16 @@ class Gate:
 
 
 def host_waits() -> int:
-    """How often this thread has waited for a device so far, whether or not it had to block: the count does not depend on
-    how fast the device was."""
+    """How often this thread has waited for a device so far, whether or not it had to block.
+
+    So the count does not depend on how fast the device was.
+    """
     return _C.host_waits()
 
 
 @contextlib.contextmanager
 def assert_no_host_wait() -> Iterator[None]:
-    """Fails with AssertionError if this thread waits for a device inside the block, even if the device is idle by then."""
+    """Fails with AssertionError if this thread waits for a device inside the block, idle or not."""
     before = host_waits()
     yield
     if waited := host_waits() - before:

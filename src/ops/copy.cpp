@@ -35,26 +35,24 @@ void check_copy(const at::Tensor& dst, const at::Tensor& src) {
   TORCH_CHECK(dst.sizes() == shape, "output with shape ", dst.sizes(), " doesn't match the broadcast shape ", shape);
 }
 
-void copy_by_place(const at::Tensor& dst, const at::Tensor& src, bool non_blocking) {
+// Why the host waited, or null.
+const char* copy_by_place(const at::Tensor& dst, const at::Tensor& src, bool non_blocking) {
   const bool dst_on_device = dst.is_privateuseone();
   const bool src_on_device = src.is_privateuseone();
-  if (dst_on_device && src_on_device) {
-    if (dst.device() == src.device())
-      copy_within_device(dst, src);
-    else
-      copy_between_devices(dst, src);
-  } else if (dst_on_device && src.is_cpu()) {
-    copy_host_to_device(dst, src, non_blocking);
-  } else if (src_on_device && dst.is_cpu()) {
-    copy_device_to_host(dst, src, non_blocking);
-  } else {
-    // An accelerator of the torch build itself. Its streams are not ours to order: by way of the CPU, and blocking.
-    dst.copy_(src.to(at::kCPU), /*non_blocking=*/false);
-  }
+  if (dst_on_device && src_on_device)
+    return dst.device() == src.device() ? copy_within_device(dst, src) : copy_between_devices(dst, src);
+  if (dst_on_device && src.is_cpu()) return copy_host_to_device(dst, src, non_blocking);
+  if (src_on_device && dst.is_cpu()) return copy_device_to_host(dst, src, non_blocking);
+  // An accelerator of the torch build itself. Its streams are not ours to order: by way of the CPU, and blocking.
+  dst.copy_(src.to(at::kCPU), /*non_blocking=*/false);
+  return "another accelerator: by way of the CPU";
 }
 
+constinit OpCounter copy_from_counter{"aten::_copy_from"};
+constinit OpCounter copy_from_and_resize_counter{"aten::_copy_from_and_resize"};
+
 at::Tensor copy_from(const at::Tensor& src, const at::Tensor& dst, bool non_blocking) {
-  copy_into(dst, src, non_blocking);
+  copy_into(dst, src, non_blocking, copy_from_counter);
   return dst;
 }
 
@@ -63,25 +61,27 @@ at::Tensor copy_from_and_resize(const at::Tensor& src, const at::Tensor& dst) {
     resize_in_place(dst, src.sizes());
   else
     dst.resize_(src.sizes());
-  copy_into(dst, src, /*non_blocking=*/false);
+  copy_into(dst, src, /*non_blocking=*/false, copy_from_and_resize_counter);
   return dst;
 }
 
 }  // namespace
 
-void copy_into(const at::Tensor& dst, const at::Tensor& src, bool non_blocking) {
+void copy_into(const at::Tensor& dst, const at::Tensor& src, bool non_blocking, OpCounter& counter) {
   if (is_same_view(dst, src)) return;
   check_copy(dst, src);
   if (dst.numel() == 0) return;
   refuse_while_probing();
-  refuse_while_probing();
+  at::Tensor source = src;
   if (src.is_complex() && !dst.is_complex() && dst.scalar_type() != at::kBool) {
     // Said here and not by the kernel, whose thread has no Python to warn in.
     TORCH_WARN_ONCE("Casting complex values to real discards the imaginary part");
-    copy_by_place(dst, at::real(src), non_blocking);
-    return;
+    source = at::real(src);
   }
-  copy_by_place(dst, src, non_blocking);
+  if (const char* const reason = copy_by_place(dst, source, non_blocking); reason != nullptr)
+    counter.waited(reason);
+  else
+    counter.queued();
 }
 
 void register_copies(torch::Library& library) {

@@ -8,10 +8,13 @@
 #include <ATen/core/Tensor.h>
 #include <torch/library.h>
 
+#include "ops/op_counter.h"
+
 namespace mojo::ops {
 
-// dst.copy_(src), broadcasting included. Blocks the host only where the table says so.
-void copy_into(const at::Tensor& dst, const at::Tensor& src, bool non_blocking);
+// dst.copy_(src), broadcasting included. Blocks the host only where the table says so. Counts as a call of `counter`'s
+// op, unless there is nothing to copy.
+void copy_into(const at::Tensor& dst, const at::Tensor& src, bool non_blocking, OpCounter& counter);
 
 // _copy_from, _copy_from_and_resize.
 void register_copies(torch::Library& library);

@@ -17,26 +17,31 @@ namespace mojo::ops {
 namespace {
 
 // Later work of `later` runs after all that `earlier` has queued so far. A device without events has one stream, and
-// waits on the host.
-void order_after(DeviceStream later, DeviceStream earlier) {
+// waits on the host: false.
+bool order_after(DeviceStream later, DeviceStream earlier) {
   const auto has_events = [](DeviceStream stream) {
     return torch_backend::context(static_cast<c10::DeviceIndex>(stream.device_index())).has(Feature::events);
   };
-  if (has_events(later) && has_events(earlier))
+  if (has_events(later) && has_events(earlier)) {
     later.enqueue_wait_for(earlier);
-  else
-    earlier.synchronize();
+    return true;
+  }
+  earlier.synchronize();
+  return false;
 }
 
-// A linear copy that is ordered on both devices' current streams.
-void transfer(const at::Tensor& dst, const at::Tensor& src) {
+// A linear copy that is ordered on both devices' current streams. Why the host waited, or null.
+const char* transfer(const at::Tensor& dst, const at::Tensor& src) {
+  bool on_device = false;
   torch_backend::translated([&] {
     const DeviceStream to = torch_backend::current_stream(dst.device().index());
     const DeviceStream from = torch_backend::current_stream(src.device().index());
-    order_after(to, from);
+    on_device = order_after(to, from);
     to.copy_device_to_device(target_ptr(dst), source_ptr(src), bytes_of(dst), src.device().index());
-    order_after(from, to);  // else the source's memory could be overwritten, or freed and reused, before it is read
+    // Else the source's memory could be overwritten, or freed and reused, before it is read.
+    on_device &= order_after(from, to);
   });
+  return on_device ? nullptr : one_queue;
 }
 
 bool same_strides(const at::Tensor& a, const at::Tensor& b) {
@@ -105,28 +110,26 @@ at::Tensor converted_for(const at::Tensor& dst, const at::Tensor& src) {
   return converted;
 }
 
-void copy_within_device(const at::Tensor& dst, const at::Tensor& src) {
+const char* copy_within_device(const at::Tensor& dst, const at::Tensor& src) {
   const DeviceStream stream = torch_backend::current_stream(dst.device().index());
   if (!is_linear(dst, src)) {
     enqueue_conversion(stream, dst, src);
-    return;
+    return nullptr;
   }
   const DevicePtr to = target_ptr(dst), from = source_ptr(src);
-  if (to == from) return;
-  torch_backend::translated([&] { stream.copy_device_to_device(to, from, bytes_of(dst)); });
+  if (to != from) torch_backend::translated([&] { stream.copy_device_to_device(to, from, bytes_of(dst)); });
+  return nullptr;
 }
 
-void copy_between_devices(const at::Tensor& dst, const at::Tensor& src) {
+const char* copy_between_devices(const at::Tensor& dst, const at::Tensor& src) {
   // Converted on the source's device; a destination with gaps is filled from a temporary beside it.
   const at::Tensor converted = converted_for(dst, src);
-  if (is_linear(dst, converted)) {
-    transfer(dst, converted);
-    return;
-  }
+  if (is_linear(dst, converted)) return transfer(dst, converted);
   const c10::DeviceIndex to = dst.device().index();
   const at::Tensor arrived = temporary_like(converted, to);
-  transfer(arrived, converted);
+  const char* const reason = transfer(arrived, converted);
   enqueue_conversion(torch_backend::current_stream(to), dst, arrived);
+  return reason;
 }
 
 }  // namespace mojo::ops

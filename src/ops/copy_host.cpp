@@ -4,6 +4,7 @@
 #include "mojo/copy_plan.h"
 #include "mojo/device_context.h"
 #include "mojo/pinned.h"
+#include "mojo/process.h"
 #include "ops/copy_paths.h"
 #include "torch_backend/current.h"
 #include "torch_backend/errors.h"
@@ -41,13 +42,16 @@ void enqueue_conversion_with_pinned(DeviceStream stream, const at::Tensor& dst, 
 
 }  // namespace
 
-void copy_host_to_device(const at::Tensor& dst, const at::Tensor& src, bool non_blocking) {
+const char* copy_host_to_device(const at::Tensor& dst, const at::Tensor& src, bool non_blocking) {
+  const std::uint64_t waits_before = mojo::host_waits();
+  bool waits = false;
   torch_backend::translated([&] {
     const c10::DeviceIndex index = dst.device().index();
     const DeviceContext context = torch_backend::context(index);
     const DeviceStream stream = torch_backend::current_stream(index);
     const CopyRequest request = describe_copy(CopyDirection::host_to_device, context, dst, src, non_blocking);
     const CopyPlan plan = plan_copy(request);
+    waits = plan.blocks == HostBlocks::until_complete;
 
     if (plan.conversion == CopyConversion::none) {
       stream.upload(target_ptr(dst), src.const_data_ptr(), request.bytes, non_blocking);
@@ -69,17 +73,21 @@ void copy_host_to_device(const at::Tensor& dst, const at::Tensor& src, bool non_
       }
     }
     // A device with one queue, where a query waits. It raises no failure of earlier work, as no upload does.
-    if (plan.blocks == HostBlocks::until_complete) static_cast<void>(stream.query());
+    if (waits) static_cast<void>(stream.query());
   });
+  if (waits) return one_queue;
+  return mojo::host_waits() != waits_before ? "the staging bound was reached" : nullptr;
 }
 
-void copy_device_to_host(const at::Tensor& dst, const at::Tensor& src, bool non_blocking) {
+const char* copy_device_to_host(const at::Tensor& dst, const at::Tensor& src, bool non_blocking) {
+  bool waits = false;
   torch_backend::translated([&] {
     const c10::DeviceIndex index = src.device().index();
     const DeviceContext context = torch_backend::context(index);
     const DeviceStream stream = torch_backend::current_stream(index);
     const CopyRequest request = describe_copy(CopyDirection::device_to_host, context, dst, src, non_blocking);
     const CopyPlan plan = plan_copy(request);
+    waits = plan.blocks == HostBlocks::until_complete;
 
     if (plan.conversion == CopyConversion::none) {
       stream.download(dst.mutable_data_ptr(), source_ptr(src), request.bytes, non_blocking);
@@ -87,7 +95,7 @@ void copy_device_to_host(const at::Tensor& dst, const at::Tensor& src, bool non_
     }
     if (converts_in_place(request)) {
       enqueue_conversion_with_pinned(stream, dst, src, dst.const_data_ptr());
-      if (plan.blocks == HostBlocks::until_complete) stream.synchronize();
+      if (waits) stream.synchronize();
       return;
     }
     const at::Tensor converted = converted_for(dst, src);
@@ -96,10 +104,12 @@ void copy_device_to_host(const at::Tensor& dst, const at::Tensor& src, bool non_
       return;
     }
     // A destination with gaps: the host fills it, so the data must be there first.
+    waits = true;
     const at::Tensor arrived = at::detail::empty_cpu(converted.sizes(), converted.scalar_type());
     stream.download(arrived.mutable_data_ptr(), source_ptr(converted), request.bytes, /*non_blocking=*/false);
     dst.copy_(arrived);
   });
+  return waits ? "the data is in host memory when the call returns" : nullptr;
 }
 
 }  // namespace mojo::ops

@@ -12,10 +12,13 @@
 
 namespace mojo::ops {
 
-void copy_within_device(const at::Tensor& dst, const at::Tensor& src);
-void copy_between_devices(const at::Tensor& dst, const at::Tensor& src);
-void copy_host_to_device(const at::Tensor& dst, const at::Tensor& src, bool non_blocking);
-void copy_device_to_host(const at::Tensor& dst, const at::Tensor& src, bool non_blocking);
+// Each gives why it made the host wait, or null.
+const char* copy_within_device(const at::Tensor& dst, const at::Tensor& src);
+const char* copy_between_devices(const at::Tensor& dst, const at::Tensor& src);
+const char* copy_host_to_device(const at::Tensor& dst, const at::Tensor& src, bool non_blocking);
+const char* copy_device_to_host(const at::Tensor& dst, const at::Tensor& src, bool non_blocking);
+
+inline constexpr const char* one_queue = "the device has one queue";
 
 // Whether the two hold the same elements in the same order, conj and neg bits included.
 bool same_dtype(const at::Tensor& a, const at::Tensor& b) noexcept;

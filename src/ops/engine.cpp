@@ -13,7 +13,10 @@
 #include <array>
 #include <exception>
 #include <memory>
+#include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "ops/engine_call.h"
 #include "ops/engine_overlap.h"
@@ -92,7 +95,7 @@ void run_queued(const OpPlan& plan, Call& call, Stack& stack, const Shapes* shap
   }
   OpTask::enqueue(std::move(task), torch_backend::current_stream(call.device),
                   plan.out_overload.has_value() ? *plan.out_overload : plan.op);
-  plan.queued.fetch_add(1, std::memory_order_relaxed);
+  plan.counter.queued();
   return_results(plan, stack, made);
 }
 
@@ -111,13 +114,13 @@ at::Tensor on_device(const OpPlan& plan, const at::Tensor& result, c10::DeviceIn
   return out;
 }
 
-void run_waited(const OpPlan& plan, Call& call, Stack& stack) {
+void run_waited(const OpPlan& plan, Call& call, Stack& stack, const char* reason) {
   const DeviceStream stream = torch_backend::current_stream(call.device);
   const auto results = std::make_shared<WaitedResults>();
   TaskOwner<OpTask> task = OpTask::make(call, stack);
   task->give_results_to(results);
   OpTask::enqueue(std::move(task), stream, plan.op);
-  plan.waited.fetch_add(1, std::memory_order_relaxed);
+  plan.counter.waited(reason);
   // Not synchronize: what failed before the op must not hide what became of it.
   torch_backend::translated([&] { stream.wait_until_idle(); });
   if (results->error) std::rethrow_exception(results->error);
@@ -166,10 +169,23 @@ void answer_probe(const OpPlan& plan, Stack& stack) {
 constexpr std::array<const char*, 4> cpu_only_composites = {"conj_physical_", "kaiser_window", "kaiser_window.periodic",
                                                             "kaiser_window.beta"};
 
+// What has a kernel of its own; written once, at registration.
+std::vector<c10::OperatorName>& own_kernels() {
+  static auto* const names = new std::vector<c10::OperatorName>;
+  return *names;
+}
+
 [[noreturn]] void throw_missing(const OpPlan& plan) {
   TORCH_CHECK_NOT_IMPLEMENTED(false, "Could not run '", plan.name,
                               "' with arguments from the 'mojo' backend: the op has ",
                               "no kernel for the CPU, which does the host device's work");
+}
+
+// Why the call has to wait whatever its shapes are, or null.
+const char* reason_to_wait(const OpPlan& plan, const Call& call) {
+  if (plan.service == Service::waited) return plan.reason;
+  if (plan.waits_for_masks && call.has_mask) return reason_masks;
+  return has_unusual_overlap(call) ? reason_overlap : nullptr;
 }
 
 }  // namespace
@@ -185,7 +201,7 @@ void run_on_host_device(const c10::OperatorHandle& op, Stack* stack) {
     case Service::waited: break;
     case Service::on_caller: op.callBoxedForDispatchKey(DispatchKey::CPU, *stack); return;
     case Service::by_copies:
-      plan.waited.fetch_add(1, std::memory_order_relaxed);
+      plan.counter.waited(plan.reason);
       at::native::cpu_fallback(op, stack);
       return;
     case Service::refused:
@@ -194,8 +210,8 @@ void run_on_host_device(const c10::OperatorHandle& op, Stack* stack) {
     case Service::missing: throw_missing(plan);
   }
   Call call(plan, torch::jit::last(*stack, plan.arguments.size()));
-  if (plan.service == Service::waited || (plan.waits_for_masks && call.has_mask) || has_unusual_overlap(call)) {
-    run_waited(plan, call, *stack);
+  if (const char* const reason = reason_to_wait(plan, call); reason != nullptr) {
+    run_waited(plan, call, *stack, reason);
     return;
   }
   if (plan.rehearses_always) {
@@ -211,47 +227,41 @@ void run_on_host_device(const c10::OperatorHandle& op, Stack* stack) {
   if (shapes->known)
     run_queued(plan, call, *stack, shapes.get());
   else
-    run_waited(plan, call, *stack);
+    run_waited(plan, call, *stack, reason_not_inferred);
 }
 
-void register_engine(torch::Library& fallback, torch::Library& aten) {
+std::vector<std::string> register_engine(torch::Library& fallback, torch::Library& aten) {
+  std::vector<std::string> refused_composites;
   watch_registrations();
   fallback.fallback(torch::CppFunction::makeFromBoxedFunction<&run_on_host_device>());
-  // Where core has a device-independent kernel and CPU one of its own: the latter's values are the right ones, and one op
-  // is one task.
-  for (const char* name : cpu_only_composites)
-    aten.impl(name, torch::CppFunction::makeFromBoxedFunction<&run_on_host_device>());
   auto& dispatcher = c10::Dispatcher::singleton();
   for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
     if (name.name.rfind("aten::", 0) != 0) continue;
     const auto op = dispatcher.findSchema(name);
-    if (!op.has_value() || op->hasKernelForDispatchKey(DispatchKey::PrivateUse1) ||
-        !op->hasKernelForDispatchKey(DispatchKey::CPU))
+    if (!op.has_value()) continue;
+    if (op->hasKernelForDispatchKey(DispatchKey::PrivateUse1)) {
+      own_kernels().push_back(name);
       continue;
-    const bool composite = op->hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutogradNonFunctional) ||
-                           op->hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd) ||
-                           op->hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd);
-    if (!composite || plan_of(*op).service != Service::queued) continue;
-    const std::string local = name.name.substr(6) + (name.overload_name.empty() ? "" : "." + name.overload_name);
+    }
+    // Where core has a device-independent kernel and CPU one of its own: the latter's values are the right ones, and one
+    // op is one task.
+    if (!is_composite(*op)) continue;
+    const std::string full = full_name(name);
+    const bool is_cpus = op->hasKernelForDispatchKey(DispatchKey::CPU) && plan_of(*op).service == Service::queued;
+    const bool refused = is_refused(full);
+    if (!is_cpus && !refused) continue;
+    const std::string local = full.substr(std::string_view("aten::").size());
     aten.impl(local.c_str(), torch::CppFunction::makeFromBoxedFunction<&run_on_host_device>());
+    if (refused) refused_composites.push_back(local);
   }
+  for (const char* name : cpu_only_composites)
+    aten.impl(name, torch::CppFunction::makeFromBoxedFunction<&run_on_host_device>());
+  return refused_composites;
 }
 
-std::vector<OpCount> op_counts() {
-  std::vector<OpCount> result;
-  for (const OpPlan* plan : all_plans()) {
-    const OpCount count{plan->name, plan->queued.load(std::memory_order_relaxed),
-                        plan->waited.load(std::memory_order_relaxed), plan->reason};
-    if (count.queued + count.waited != 0) result.push_back(count);
-  }
-  return result;
-}
-
-void reset_op_counts() noexcept {
-  for (const OpPlan* plan : all_plans()) {
-    plan->queued.store(0, std::memory_order_relaxed);
-    plan->waited.store(0, std::memory_order_relaxed);
-  }
+bool is_own_kernel(const c10::OperatorName& name) {
+  const auto& names = own_kernels();
+  return std::find(names.begin(), names.end(), name) != names.end();
 }
 
 }  // namespace mojo::ops

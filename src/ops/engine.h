@@ -1,4 +1,4 @@
-// What it is: the one boxed kernel that serves every op of ATen's CPU backend on the host device, and its counters.
+// What it is: the one boxed kernel that serves every op of ATen's CPU backend on the host device.
 // Ordering: enqueues on the current stream of the device of the op's tensors. Ops whose result sizes depend on data
 //   ("waited") block the host until that stream, and no other, has done its work.
 // Threads: any. What is remembered of shapes is per thread; plans are shared and made once.
@@ -7,15 +7,14 @@
 
 #include <ATen/core/stack.h>
 
-#include <cstdint>
 #include <string>
 #include <vector>
 
-#include "mojo/export.h"
-
 namespace c10 {
 class OperatorHandle;
-}
+struct OperatorName;
+}  // namespace c10
+
 namespace torch {
 class Library;
 }
@@ -27,17 +26,10 @@ namespace mojo::ops {
 void run_on_host_device(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
 // Registers it in `fallback`, which implements every namespace, and in `aten`; leaves alone what `aten` has already.
-void register_engine(torch::Library& fallback, torch::Library& aten);
+// Gives the ops with which core would make a tensor of a layout that the device does not have without asking the device.
+std::vector<std::string> register_engine(torch::Library& fallback, torch::Library& aten);
 
-struct OpCount {
-  std::string name;          // aten::add.out
-  std::uint64_t queued = 0;  // calls that returned before the work had run
-  std::uint64_t waited = 0;  // calls that waited for their stream
-  std::string reason;        // why, if any waited
-};
-
-// One entry for each op that was called since the last reset.
-MOJO_API std::vector<OpCount> op_counts();
-MOJO_API void reset_op_counts() noexcept;
+// Whether the op of aten had a kernel of its own when the engine was registered.
+bool is_own_kernel(const c10::OperatorName& name);
 
 }  // namespace mojo::ops

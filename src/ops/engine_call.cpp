@@ -1,5 +1,6 @@
 #include "ops/engine_call.h"
 
+#include <ATen/Context.h>
 #include <c10/core/DefaultDtype.h>
 #include <c10/util/Exception.h>
 
@@ -28,13 +29,13 @@ enum Tag : std::uint64_t {
   tag_other
 };
 
-bool is_mask(at::ScalarType dtype) { return dtype == at::kBool || dtype == at::kByte; }
-
 }  // namespace
 
 Call::Call(const OpPlan& op_plan, at::ArrayRef<c10::IValue> values) : plan(op_plan), arguments(values) {
   add_word(reinterpret_cast<std::uintptr_t>(&plan));
-  add_word(static_cast<std::uint64_t>(c10::get_default_dtype_as_scalartype()));
+  add_word(static_cast<std::uint64_t>(c10::get_default_dtype_as_scalartype()) |
+           (at::globalContext().deterministicAlgorithms() ? 256u : 0u) |
+           (at::globalContext().deterministicAlgorithmsWarnOnly() ? 512u : 0u));
   bool other_device = false;
   for (std::size_t i = 0; i < arguments.size(); ++i) add(arguments[i], plan.arguments[i], static_cast<int>(i));
   for (const CallTensor& t : tensors) {
@@ -50,9 +51,13 @@ Call::Call(const OpPlan& op_plan, at::ArrayRef<c10::IValue> values) : plan(op_pl
   if (C10_UNLIKELY(other_device)) throw_different_devices(*this);
   if (device < 0) {
     c10::DeviceIndex wanted = -1;
-    for (std::size_t i = 0; i < arguments.size(); ++i)
-      if (plan.arguments[i].type == ArgumentType::device && arguments[i].isDevice())
-        wanted = arguments[i].toDevice().index();
+    bool has_device = false;
+    for (std::size_t i = 0; i < arguments.size(); ++i) {
+      if (plan.arguments[i].type != ArgumentType::device || !arguments[i].isDevice()) continue;
+      wanted = arguments[i].toDevice().index();
+      has_device = true;
+    }
+    if (!has_device && !tensors.empty()) throw_different_devices(*this);  // a generator alone brought the call here
     device = torch_backend::checked_device(wanted);
   }
 }
@@ -75,7 +80,7 @@ void Call::add_tensor(const at::Tensor& tensor, const Argument& argument, int in
            static_cast<std::uint64_t>(sizes.size()) << 24);
   for (const std::int64_t size : sizes) add_word(static_cast<std::uint64_t>(size));
   for (const std::int64_t stride : strides) add_word(static_cast<std::uint64_t>(stride));
-  if (argument.type == ArgumentType::optional_tensor_list) has_mask |= is_mask(dtype);
+  if (argument.type == ArgumentType::optional_tensor_list) has_mask |= is_mask(tensor);
 }
 
 void Call::add(const c10::IValue& value, const Argument& argument, int index) {
@@ -130,6 +135,10 @@ void throw_different_devices(const Call& call) {
                 "Expected all tensors to be on the same device, but found at least two devices, ", first->device(),
                 " and ", t.tensor->device(), "!");
   }
+  for (const c10::IValue& value : call.arguments)
+    if (value.isGenerator() && value.toGenerator().defined())
+      TORCH_CHECK(false, "Expected a '", c10::DeviceType::CPU, "' device type for generator but found '",
+                  value.toGenerator().device().type(), "'");
   TORCH_CHECK(false, "mojo backend: ", call.plan.name, ": the output is on ",
               first != nullptr ? first->device() : at::Device(at::kCPU), ", not on the device");
 }

@@ -30,8 +30,9 @@ struct Call {
   c10::SmallVector<CallTensor, 8> tensors;
   c10::DeviceIndex device = -1;
   bool has_mask = false;  // a tensor in a list of indices is a mask
-  // All that core's shape functions see: the op, sizes, strides, dtypes, numbers; not the values of floating-point
-  // scalars, since no shape depends on them and an optimizer passes another one at each step.
+  // All that core's shape functions see: the op, sizes, strides, dtypes, numbers, and whether algorithms have to be
+  // deterministic, which some ops refuse then; not the values of floating-point scalars, since no shape depends on them
+  // and an optimizer passes another one at each step.
   c10::SmallVector<std::uint64_t, 96> key;
 
  private:
@@ -39,6 +40,11 @@ struct Call {
   void add_tensor(const at::Tensor& tensor, const Argument& argument, int index);
   void add_word(std::uint64_t word) { key.push_back(word); }
 };
+
+// Whether an index of that dtype chooses elements, and is no list of numbers.
+inline bool is_mask(const at::Tensor& index) {
+  return index.scalar_type() == at::kBool || index.scalar_type() == at::kByte;
+}
 
 // "Expected all tensors to be on the same device, ..."
 [[noreturn]] void throw_different_devices(const Call& call);

@@ -21,7 +21,7 @@ void check_pointwise_overlap(const Call& call) {
   for (const CallTensor& out : call.tensors) {
     if (!out.written) continue;
     for (const CallTensor& in : call.tensors)
-      if (!in.written && !is_same(in, out) && in.tensor->storage().is_alias_of(out.tensor->storage()))
+      if (!in.written && !is_same(in, out) && share_storage(in, out))
         at::assert_no_partial_overlap(*out.tensor, *in.tensor);
   }
 }

@@ -53,7 +53,14 @@ constexpr std::array<std::string_view, 10> drawing_names = {
 constexpr std::array<std::string_view, 2> unchecked_names = {"aten::relu_", "aten::hardswish_"};
 
 // Ops of which CPU checks the dtypes only when it runs, and Meta not at all. (All pointwise ones, too.)
-constexpr std::array<std::string_view, 13> late_dtype_names = {"aten::mm",
+constexpr std::array<std::string_view, 20> late_dtype_names = {"aten::mm",
+                                                               "aten::max",
+                                                               "aten::min",
+                                                               "aten::flip",
+                                                               "aten::index_select",
+                                                               "aten::var",
+                                                               "aten::std",
+                                                               "aten::repeat_interleave",
                                                                "aten::addmm",
                                                                "aten::bmm",
                                                                "aten::baddbmm",
@@ -75,15 +82,18 @@ constexpr std::array<std::string_view, 4> resizing_names = {"aten::mse_loss", "a
 constexpr std::array<std::string_view, 5> distinct_names = {
     "aten::gather.out", "aten::cat.out", "aten::index_select.out", "aten::take.out", "aten::kthvalue.values"};
 
+// Ops whose `.out` kernels on CPU give other values than the ops themselves where the input has gaps.
+constexpr std::array<std::string_view, 2> unlike_out_names = {"aten::native_batch_norm",
+                                                              "aten::_native_batch_norm_legit"};
+
 // CPU's results differ from what Meta says.
 constexpr std::array<std::string_view, 2> misjudged_names = {"aten::_embedding_bag",
                                                              "aten::_embedding_bag_forward_only"};
 
 bool starts_with(std::string_view text, std::string_view prefix) { return text.substr(0, prefix.size()) == prefix; }
 
-std::string full_name(const c10::OperatorName& name) {
-  return name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
-}
+// Without its namespace.
+std::string_view local_name(std::string_view name) { return name.substr(name.find("::") + 2); }
 
 ArgumentType type_of(const c10::Argument& argument) {
   // The real type: `Scalar` and `ScalarType`, `Device` and so on look alike otherwise.
@@ -169,13 +179,18 @@ bool has_python_kernel(const c10::OperatorHandle& op) {
   return std::none_of(extensions.begin(), extensions.end(), [&](std::string_view end) { return file.ends_with(end); });
 }
 
+// sparse_csr_tensor, _sparse_coo_tensor_unsafe and their like.
+bool makes_sparse(std::string_view name) {
+  name.remove_prefix(std::string_view("aten::").size());
+  name = name.substr(starts_with(name, "_") ? 1 : 0);
+  return starts_with(name, "sparse_") && name.find("_tensor") != std::string_view::npos;
+}
+
+constexpr const char* no_shape_rule = "no rule tells the shapes of its results";
+
 void choose_service(OpPlan& plan, bool writes, bool views) {
   const c10::OperatorHandle& op = plan.op;
-  const auto refuse = [&](std::string_view name) {
-    return is_one_of(name, refused_names) || std::any_of(refused_prefixes.begin(), refused_prefixes.end(),
-                                                         [&](auto prefix) { return starts_with(name, prefix); });
-  };
-  if (refuse(plan.name)) {
+  if (is_refused(plan.name)) {
     plan.service = Service::refused;
     return;
   }
@@ -196,10 +211,10 @@ void choose_service(OpPlan& plan, bool writes, bool views) {
   const std::string_view base = op.operator_name().name;
   if (is_one_of(base, misjudged_names) || (plan.first_out >= 0 && is_one_of(base, resizing_names))) {
     plan.service = Service::waited;
-    plan.reason = "no shape rule";
+    plan.reason = no_shape_rule;
     return;
   }
-  if (dynamic && !plan.waits_for_masks) {
+  if (dynamic && !plan.waits_for_masks && plan.shape_rule == nullptr) {
     plan.service = Service::waited;
     plan.reason = "the result depends on data";
     return;
@@ -207,7 +222,7 @@ void choose_service(OpPlan& plan, bool writes, bool views) {
   for (const c10::Argument& value : op.schema().returns()) {
     if (value.type()->kind() != c10::TypeKind::TensorType && !value.alias_info()) {
       plan.service = Service::waited;
-      plan.reason = "returns something else than tensors";
+      plan.reason = "it returns something else than tensors";
       return;
     }
   }
@@ -225,14 +240,13 @@ void choose_service(OpPlan& plan, bool writes, bool views) {
     plan.shapes_fixed = true;
   if (!plan.shapes_fixed && !can_infer) {
     plan.service = Service::waited;
-    plan.reason = "no shape rule";
+    plan.reason = no_shape_rule;
   }
 }
 
 OpPlan* make_plan(const c10::OperatorHandle& op, const void* key) {
-  auto plan = std::make_unique<OpPlan>(op, key);
+  auto plan = std::make_unique<OpPlan>(op, key, full_name(op.operator_name()));
   const c10::FunctionSchema& schema = op.schema();
-  plan->name = full_name(op.operator_name());
   bool writes = false, views = false;
   for (const c10::Argument& argument : schema.arguments()) {
     const auto* alias = argument.alias_info();
@@ -264,10 +278,12 @@ OpPlan* make_plan(const c10::OperatorHandle& op, const void* key) {
 
   // The tag is missing on a few.
   const std::string& op_name = op.operator_name().name;
-  plan->is_pointwise = op.hasTag(at::Tag::pointwise) || op_name == "aten::floor_divide" || op_name == "aten::where";
+  plan->is_pointwise = op.hasTag(at::Tag::pointwise) || op_name == "aten::floor_divide" ||
+                       op_name == "aten::floor_divide_" || op_name == "aten::where";
   plan->rehearses_small =
       !op.hasTag(at::Tag::nondeterministic_seeded) && (plan->is_pointwise || is_one_of(op_name, late_dtype_names));
-  plan->shape_rule = shape_rule_of(std::string_view(plan->name).substr(plan->name.find("::") + 2));
+  const bool is_aten = starts_with(plan->name, "aten::");  // the rules know core's ops, not others of the same name
+  if (is_aten) plan->shape_rule = shape_rule_of(local_name(plan->name));
   plan->distinct_outputs = is_one_of(plan->name, distinct_names);
   plan->rehearses = is_one_of(op.operator_name().name, unjudged_names);
   plan->takes_cpu_tensors = is_one_of(plan->name, cpu_tensor_names);
@@ -277,6 +293,8 @@ OpPlan* make_plan(const c10::OperatorHandle& op, const void* key) {
   if (plan->first_out >= 0) {
     plan->functional = sibling(op, static_cast<std::size_t>(plan->first_out),
                                count - static_cast<std::size_t>(plan->first_out), false);
+    if (is_aten && plan->functional.has_value())
+      plan->functional_rule = shape_rule_of(local_name(full_name(plan->functional->operator_name())));
     if (plan->functional.has_value() && has_kernel(*plan->functional, composite)) plan->structured = plan->functional;
   } else {
     if (has_kernel(op, composite)) plan->structured = op;
@@ -284,7 +302,7 @@ OpPlan* make_plan(const c10::OperatorHandle& op, const void* key) {
       const auto out = sibling(op, count, schema.returns().size(), true);
       // Not a full reduction's, which lacks a check of the functional op.
       if (out.has_value() && has_kernel(*out, DispatchKey::CPU) && !is_one_of(op_name, resizing_names) &&
-          out->operator_name().overload_name != "unary_out")
+          !is_one_of(op_name, unlike_out_names) && out->operator_name().overload_name != "unary_out")
         plan->out_overload = out;
     }
   }
@@ -330,14 +348,6 @@ class Table {
     }
   }
 
-  std::vector<const OpPlan*> all() const {
-    std::vector<const OpPlan*> result;
-    for (const auto& slot : slots_)
-      if (const OpPlan* plan = slot.load(std::memory_order_acquire); plan != nullptr && plan != forgotten())
-        result.push_back(plan);
-    return result;
-  }
-
  private:
   static constexpr std::size_t size = 8192;
 
@@ -346,7 +356,8 @@ class Table {
   }
   // A plan that no key matches.
   static const OpPlan* forgotten() {
-    static const auto* const mark = new OpPlan(*c10::Dispatcher::singleton().findSchema({"aten::alias", ""}), nullptr);
+    static const auto* const mark =
+        new OpPlan(*c10::Dispatcher::singleton().findSchema({"aten::alias", ""}), nullptr, "");
     return mark;
   }
 
@@ -369,13 +380,28 @@ class Watcher final : public c10::OpRegistrationListener {
 
 }  // namespace
 
+std::string full_name(const c10::OperatorName& name) {
+  return name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
+}
+
+bool is_composite(const c10::OperatorHandle& op) {
+  return has_kernel(op, DispatchKey::CompositeExplicitAutogradNonFunctional) ||
+         has_kernel(op, DispatchKey::CompositeExplicitAutograd) ||
+         has_kernel(op, DispatchKey::CompositeImplicitAutograd);
+}
+
+bool is_refused(std::string_view name) {
+  return starts_with(name, "aten::") &&
+         (is_one_of(name, refused_names) || makes_sparse(name) ||
+          std::any_of(refused_prefixes.begin(), refused_prefixes.end(),
+                      [&](std::string_view prefix) { return starts_with(name, prefix); }));
+}
+
 const OpPlan& plan_of(const c10::OperatorHandle& op) {
   const void* const key = &op.schema();
   if (const OpPlan* plan = table().find(key)) return *plan;
   return table().find_or_make(op, key);
 }
-
-std::vector<const OpPlan*> all_plans() { return table().all(); }
 
 void watch_registrations() {
   // Leaked: it watches as long as the process lives.

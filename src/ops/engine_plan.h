@@ -7,16 +7,20 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
-#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
+
+#include "ops/op_counter.h"
 
 namespace mojo::ops {
 
 struct Call;
 struct Shapes;
+using ShapeRule = bool (*)(const Call& call, Shapes& shapes);  // see shape_rules.h
 
 enum class Service : std::uint8_t {
   queued,     // shapes are known at the call
@@ -45,12 +49,18 @@ struct Argument {
 
 inline constexpr int fresh = -1;  // OpPlan::returns: a new tensor, not an argument
 
+// Why calls wait of an op that is otherwise queued.
+inline constexpr const char* reason_masks = "an index is a mask";
+inline constexpr const char* reason_overlap = "an output overlaps itself or an input";
+inline constexpr const char* reason_not_inferred = "the shapes could not be inferred from these arguments";
+
 struct OpPlan {
-  OpPlan(c10::OperatorHandle handle, const void* key) : op(handle), key(key) {}
+  OpPlan(c10::OperatorHandle handle, const void* key, std::string full_name)
+      : op(handle), key(key), name(std::move(full_name)) {}
 
   c10::OperatorHandle op;
   const void* const key;
-  std::string name;  // aten::add.out
+  const std::string name;  // aten::add.out
   Service service = Service::missing;
   const char* reason = "";  // of a service that is not `queued`
   std::vector<Argument> arguments;
@@ -67,8 +77,10 @@ struct OpPlan {
   bool rehearses = false;          // arguments are checked by a run on zeros, where that is cheap
   bool waits_for_masks = false;    // result sizes depend on data if an index is a mask
 
-  // Our own rule for the results' shapes (shape_rules.h), or nullptr.
-  bool (*shape_rule)(const Call& call, Shapes& shapes) = nullptr;
+  // Our own rule for the results' shapes, or nullptr.
+  ShapeRule shape_rule = nullptr;
+  // That of the op without outputs: it reads the inputs, which come first, and tells what the outputs should be.
+  ShapeRule functional_rule = nullptr;
   bool writes_lists = false;      // of tensors
   bool distinct_outputs = false;  // CPU refuses an output that is also an input
   // The overload whose core kernel works out shapes on any device (structured ops): this op itself or its sibling
@@ -79,14 +91,16 @@ struct OpPlan {
   // The overload that writes to given outputs, where CPU has a kernel of its own for it.
   std::optional<c10::OperatorHandle> out_overload;
 
-  mutable std::atomic<std::uint64_t> queued{0};
-  mutable std::atomic<std::uint64_t> waited{0};
+  mutable OpCounter counter{name.c_str()};
 };
 
 const OpPlan& plan_of(const c10::OperatorHandle& op);
 
-// All plans made so far.
-std::vector<const OpPlan*> all_plans();
+std::string full_name(const c10::OperatorName& name);  // aten::add.out
+// Whether core makes the op of others, for any device.
+bool is_composite(const c10::OperatorHandle& op);
+// Whether the op of that full name makes a tensor of a layout that the device does not have.
+bool is_refused(std::string_view name);
 
 // Forgets plans of operators that are taken out of the dispatcher. Once.
 void watch_registrations();

@@ -1,6 +1,7 @@
 #include "ops/engine_shapes.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
@@ -104,8 +105,9 @@ at::Tensor on_meta(const at::Tensor& tensor) {
   return result;
 }
 
-// A CPU tensor of the same form, all zeros.
+// A CPU tensor of the same form, all zeros; a number is itself.
 at::Tensor zeros_on_cpu(const at::Tensor& tensor) {
+  if (tensor.is_cpu() && tensor.dim() == 0) return tensor;
   std::int64_t elements = tensor.numel() == 0 ? 0 : 1;
   for (std::int64_t dim = 0; dim < tensor.dim() && elements != 0; ++dim)
     elements += (tensor.size(dim) - 1) * tensor.stride(dim);
@@ -168,7 +170,10 @@ bool is_not_implemented(const std::exception& error) {
 void rehearse(const Call& call, std::int64_t most_elements) {
   std::int64_t elements = 0;
   for (const CallTensor& t : call.tensors) elements += t.tensor->numel();
-  if (elements > most_elements) return;
+  if (elements > most_elements) {
+    if (at::globalContext().deterministicAlgorithms()) rehearse_small(call);  // an op that is not says so first
+    return;
+  }
   Stack stack = stand_ins(call, call.arguments.size(), at::Device(at::kCPU), zeros_on_cpu);
   const KernelState state(at::get_num_threads());
   call.plan.op.callBoxed(stack);
@@ -190,8 +195,10 @@ struct Silence final : c10::WarningHandler {
   void process(const c10::Warning&) override {}
 };
 
-bool is_about_dtypes(std::string_view text) {
-  constexpr std::array<std::string_view, 3> words = {"dtype", "scalar type", "not implemented for"};
+// What holds for any number of elements: whether the dtypes will do, and whether the algorithm.
+bool is_about_the_op(std::string_view text) {
+  constexpr std::array<std::string_view, 4> words = {"dtype", "scalar type", "not implemented for",
+                                                     "does not have a deterministic implementation"};
   return std::any_of(words.begin(), words.end(),
                      [&](std::string_view word) { return text.find(word) != std::string_view::npos; });
 }
@@ -234,17 +241,17 @@ void note_resize(Shapes& shapes, const ResultShape& wanted, at::IntArrayRef has,
   shapes.resizes.back().argument = argument;
 }
 
-// From what the op without outputs returns to what the outputs of `call` lack.
+// From what the i-th result of the op without outputs would be to what that output of `call` lacks.
+void compare_output(const Call& call, std::size_t i, const ResultShape& wanted, Shapes& shapes) {
+  const std::size_t at = input_count(call.plan) + i;
+  const IValue& argument = call.arguments[at];
+  if (!argument.isTensor() || !argument.toTensor().defined()) return;
+  if (wanted.defined) check_dtype(call.plan, wanted.dtype, argument.toTensor());
+  note_resize(shapes, wanted, argument.toTensor().sizes(), static_cast<int>(at));
+}
+
 void compare_outputs(const Call& call, const Stack& results, Shapes& shapes) {
-  const std::size_t first = input_count(call.plan);
-  for (std::size_t i = 0; i < results.size(); ++i) {
-    const IValue& argument = call.arguments[first + i];
-    if (!argument.isTensor() || !argument.toTensor().defined()) continue;
-    const at::Tensor& out = argument.toTensor();
-    const ResultShape wanted = shape_of(results[i].toTensor());
-    if (wanted.defined) check_dtype(call.plan, wanted.dtype, out);
-    note_resize(shapes, wanted, out.sizes(), static_cast<int>(first + i));
-  }
+  for (std::size_t i = 0; i < results.size(); ++i) compare_output(call, i, shape_of(results[i].toTensor()), shapes);
 }
 
 // The strides that core's iteration gives a result: Meta kernels written in Python do not always say the same.
@@ -296,6 +303,30 @@ bool is_plainly_right(const Call& call) {
   });
 }
 
+// Core's checks of the indices of index_put: as many dimensions as there are, masks of their sizes.
+void check_masks(const Call& call) {
+  const at::Tensor* self = nullptr;
+  std::int64_t at = 0, position = -1;
+  for (const CallTensor& t : call.tensors) {
+    if (self == nullptr) self = t.tensor;
+    if (call.plan.arguments[static_cast<std::size_t>(t.argument)].type != ArgumentType::optional_tensor_list) continue;
+    const bool mask = is_mask(*t.tensor);
+    const std::int64_t dims = mask ? t.tensor->dim() : 1;
+    // Indices that are None take a dimension each.
+    const auto list = call.arguments[static_cast<std::size_t>(t.argument)].toListRef();
+    for (++position; position < static_cast<std::int64_t>(list.size()); ++position, ++at) {
+      const IValue& element = list[static_cast<std::size_t>(position)];
+      if (element.isTensor() && element.toTensor().defined()) break;
+    }
+    TORCH_CHECK_INDEX(at + dims <= self->dim(), "too many indices for tensor of dimension ", self->dim());
+    for (std::int64_t i = 0; mask && i < dims; ++i)
+      TORCH_CHECK_INDEX(t.tensor->size(i) == self->size(at + i), "The shape of the mask ", t.tensor->sizes(),
+                        " at index ", i, " does not match the shape of the indexed tensor ", self->sizes(),
+                        " at index ", at + i);
+    at += dims;
+  }
+}
+
 // An in-place op whose Meta kernel would let its result have another shape.
 void check_in_place_shape(const Call& call) {
   const CallTensor* out = nullptr;
@@ -325,6 +356,10 @@ Shapes infer_shapes(const Call& call) {
     }
     return shapes;
   }
+  if (Shapes results; plan.functional_rule != nullptr && plan.functional_rule(call, results)) {
+    for (std::size_t i = 0; i < results.fresh.size(); ++i) compare_output(call, i, results.fresh[i], shapes);
+    return shapes;
+  }
   if (plan.structured.has_value()) {
     try {
       const Stack results = ask_structured(call);
@@ -338,8 +373,15 @@ Shapes infer_shapes(const Call& call) {
       if (!plan.op.hasKernelForDispatchKey(DispatchKey::Meta)) throw;
     }
   }
-  // On zeros a mask would choose nothing: what it chooses is the kernel's to say.
-  if (plan.rehearses && !call.has_mask) rehearse(call, 1 << 16);
+  if (plan.rehearses) {
+    // On zeros a mask would choose nothing: what it chooses is the kernel's to say.
+    if (call.has_mask) {
+      check_masks(call);
+      rehearse_small(call);
+    } else {
+      rehearse(call, 1 << 16);
+    }
+  }
   std::vector<at::Tensor> tensors;
   if (plan.functional.has_value() && plan.functional->hasKernelForDispatchKey(DispatchKey::Meta)) {
     compare_outputs(call, ask_meta(call, *plan.functional, input_count(plan), tensors), shapes);
@@ -403,7 +445,7 @@ void rehearse_small(const Call& call) {
     call.plan.op.callBoxed(stack);
   } catch (const std::exception& error) {
     // Whether another op takes one element says nothing.
-    if (call.plan.is_pointwise || call.plan.rehearses_always || is_about_dtypes(error.what())) throw;
+    if (call.plan.is_pointwise || call.plan.rehearses_always || is_about_the_op(error.what())) throw;
   }
 }
 

@@ -42,6 +42,12 @@ class FirstWithStorage {
   std::unordered_map<const void*, std::size_t> table_;
 };
 
+// A kernel may leave its output another form than it got: strides, a lazy bit, another storage. The device tensor has
+// the form that the caller saw, so the values go there.
+void settle(const at::Tensor& alias, const TensorDescriptor& descriptor) {
+  if (!descriptor.has_form_of(alias)) as_cpu(descriptor).copy_(alias.clone());
+}
+
 class Collector final : public c10::WarningHandler {
  public:
   explicit Collector(std::vector<c10::Warning>& warnings) : warnings_(warnings) {}
@@ -183,8 +189,12 @@ void OpTask::run_on_worker() {
     op_->callBoxed(stack);
     waited_->values = std::move(stack);
     // The written arguments follow: the caller looks whether they have another shape now.
-    for (std::size_t i = 0; i < tensors_.size(); ++i)
-      if (tensors_[i].written) waited_->values.emplace_back(aliases[i]);
+    for (std::size_t i = 0; i < tensors_.size(); ++i) {
+      if (!tensors_[i].written) continue;
+      if (aliases[i].defined() && aliases[i].sizes() == tensors_[i].descriptor.sizes())
+        settle(aliases[i], tensors_[i].descriptor);
+      waited_->values.emplace_back(aliases[i]);
+    }
   } catch (...) {
     waited_->error = std::current_exception();
   }
@@ -211,10 +221,12 @@ bool OpTask::gives_default_dtype() const {
 
 void OpTask::call(torch::jit::Stack& stack, at::ArrayRef<at::Tensor> aliases) {
   op_->callBoxed(stack);
-  for (std::size_t i = 0; i < tensors_.size(); ++i)
-    TORCH_CHECK(!tensors_[i].written || !aliases[i].defined() || aliases[i].sizes() == tensors_[i].descriptor.sizes(),
-                "mojo backend: ", plan_.name, " gave an output of shape ", aliases[i].sizes(), ", expected was ",
-                tensors_[i].descriptor.sizes());
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    if (!tensors_[i].written || !aliases[i].defined()) continue;
+    TORCH_CHECK(aliases[i].sizes() == tensors_[i].descriptor.sizes(), "mojo backend: ", plan_.name,
+                " gave an output of shape ", aliases[i].sizes(), ", expected was ", tensors_[i].descriptor.sizes());
+    settle(aliases[i], tensors_[i].descriptor);
+  }
   if (!results_.empty()) copy_results(stack);
 }
 

@@ -67,8 +67,12 @@ Pattern pattern_of(const at::Scalar& value, at::ScalarType dtype, bool single) {
   return pattern;
 }
 
+constinit OpCounter fill_scalar_counter{"aten::fill_.Scalar"};
+constinit OpCounter fill_tensor_counter{"aten::fill_.Tensor"};
+constinit OpCounter zero_counter{"aten::zero_"};
+
 at::Tensor& fill_scalar(at::Tensor& self, const at::Scalar& value) {
-  fill_with(self, value);
+  fill_with(self, value, fill_scalar_counter);
   return self;
 }
 
@@ -78,22 +82,22 @@ at::Tensor& fill_tensor(at::Tensor& self, const at::Tensor& value) {
   if (!self.is_privateuseone())
     self.fill_(value.item());
   else if (value.device() != self.device())
-    fill_with(self, value.item());
+    fill_with(self, value.item(), fill_tensor_counter);
   else if (self.is_alias_of(value))
-    copy_into(self, value.clone(), /*non_blocking=*/true);  // the fill would change it while it is read
+    copy_into(self, value.clone(), /*non_blocking=*/true, fill_tensor_counter);  // or it would change while it is read
   else
-    copy_into(self, value, /*non_blocking=*/true);
+    copy_into(self, value, /*non_blocking=*/true, fill_tensor_counter);
   return self;
 }
 
 at::Tensor& zero(at::Tensor& self) {
-  fill_with(self, 0);
+  fill_with(self, 0, zero_counter);
   return self;
 }
 
 }  // namespace
 
-void fill_with(const at::Tensor& tensor, const at::Scalar& value) {
+void fill_with(const at::Tensor& tensor, const at::Scalar& value, OpCounter& counter) {
   const Pattern pattern = pattern_of(value, tensor.scalar_type(), tensor.numel() == 1);
   // A factory that fills what it makes may well be asked for shapes alone.
   if (tensor.numel() == 0 || shape_probe()) return;
@@ -104,6 +108,7 @@ void fill_with(const at::Tensor& tensor, const at::Scalar& value) {
       stream.fill(DevicePtr::from_opaque(tensor.mutable_data_ptr()),
                   static_cast<std::uint64_t>(tensor.numel()) * tensor.itemsize(), pattern.bits, pattern.width);
     });
+    counter.queued();
     return;
   }
   torch_backend::translated([&] {
@@ -112,6 +117,7 @@ void fill_with(const at::Tensor& tensor, const at::Scalar& value) {
     enqueue_cpu_task(stream, "aten::fill_", [target = std::move(target), value] { as_cpu(target).fill_(value); },
                      {&access, 1});
   });
+  counter.queued();
 }
 
 void register_fill(torch::Library& library) {

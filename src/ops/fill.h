@@ -8,9 +8,12 @@
 #include <c10/core/Scalar.h>
 #include <torch/library.h>
 
+#include "ops/op_counter.h"
+
 namespace mojo::ops {
 
-void fill_with(const at::Tensor& tensor, const at::Scalar& value);
+// Counts as a call of `counter`'s op, unless there is nothing to fill.
+void fill_with(const at::Tensor& tensor, const at::Scalar& value, OpCounter& counter);
 
 // fill_.Scalar, fill_.Tensor, zero_.
 void register_fill(torch::Library& library);

@@ -48,6 +48,12 @@ TensorDescriptor TensorDescriptor::holding(const at::Tensor& tensor) {
   return result;
 }
 
+bool TensorDescriptor::has_form_of(const at::Tensor& alias) const {
+  return alias.strides() == shape_.strides_arrayref() && alias.storage().data() == memory_.data &&
+         alias.storage_offset() == memory_.offset && alias.is_conj() == ((flags_ & is_conj) != 0) &&
+         alias.is_neg() == ((flags_ & is_neg) != 0);
+}
+
 Access TensorDescriptor::access(bool written) const noexcept {
   if (!(flags_ & is_defined) || (flags_ & holds_value)) return {};
   const std::size_t item = c10::elementSize(dtype_);

@@ -32,6 +32,8 @@ class TensorDescriptor {
   bool wrapped_number() const noexcept { return flags_ & is_wrapped_number; }
   at::ScalarType dtype() const noexcept { return dtype_; }
   at::IntArrayRef sizes() const noexcept { return shape_.sizes_arrayref(); }
+  // Whether `alias` (as_cpu), of the same sizes, still has the strides, the memory and the lazy bits that it began with.
+  bool has_form_of(const at::Tensor& alias) const;
   // The memory that the tensor's elements span; null ranges for held values.
   Access access(bool written) const noexcept;
   // Two descriptors of one storage give the same; null for held values.

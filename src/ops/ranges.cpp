@@ -10,6 +10,7 @@
 #include "ops/copy.h"
 #include "ops/factories.h"
 #include "ops/host_alias.h"
+#include "ops/op_counter.h"
 #include "ops/shape_probe.h"
 #include "ops/task.h"
 #include "torch_backend/current.h"
@@ -46,12 +47,14 @@ void size_to(at::Tensor& out, std::int64_t size) {
   out.resize_({size});
 }
 
+constinit OpCounter arange_counter{"aten::arange.start_out"};
+
 at::Tensor& arange_out(const at::Scalar& start, const at::Scalar& end, const at::Scalar& step, at::Tensor& out) {
   if (!is_served(out.scalar_type())) {  // CPU says what is wrong with the dtype
     at::Tensor result = at::detail::empty_cpu({0}, out.scalar_type());
     at::arange_out(result, start, end, step);
     size_to(out, result.numel());
-    copy_into(out, result, /*non_blocking=*/false);
+    copy_into(out, result, /*non_blocking=*/false, arange_counter);
     return out;
   }
   // Before torch 2.13 core divides by it.
@@ -71,6 +74,7 @@ at::Tensor& arange_out(const at::Scalar& start, const at::Scalar& end, const at:
                      },
                      {&access, 1});
   });
+  arange_counter.queued();
   return out;
 }
 

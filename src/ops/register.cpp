@@ -5,7 +5,9 @@
 #include <c10/util/Exception.h>
 #include <torch/library.h>
 
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "ops/engine.h"
 #include "ops/register_core.h"
@@ -36,10 +38,16 @@ void register_ops() {
   register_attention(aten);
   register_dropout(aten);
   register_recurrent(aten);
-  register_engine(leaked_library("_", c10::DispatchKey::PrivateUse1), aten);
-  for (const c10::DispatchKey key : {c10::DispatchKey::SparsePrivateUse1, c10::DispatchKey::SparseCsrPrivateUse1,
-                                     c10::DispatchKey::QuantizedPrivateUse1, c10::DispatchKey::NestedTensorPrivateUse1})
+  register_mode(aten);
+  const std::vector<std::string> refused = register_engine(leaked_library("_", c10::DispatchKey::PrivateUse1), aten);
+  for (const c10::DispatchKey key :
+       {c10::DispatchKey::SparsePrivateUse1, c10::DispatchKey::SparseCsrPrivateUse1,
+        c10::DispatchKey::QuantizedPrivateUse1, c10::DispatchKey::NestedTensorPrivateUse1}) {
     leaked_library("_", key).fallback(torch::CppFunction::makeFromBoxedFunction<&refuse_layout>());
+    torch::Library& makers = leaked_library("aten", key);  // core goes by the layout that is asked for
+    for (const std::string& name : refused)
+      makers.impl(name.c_str(), torch::CppFunction::makeFromBoxedFunction<&refuse_layout>());
+  }
 }
 
 }  // namespace mojo::ops

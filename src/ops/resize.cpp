@@ -12,16 +12,21 @@
 #include <cstdint>
 #include <limits>
 
+#include "ops/op_counter.h"
 #include "ops/shape_probe.h"
 
 namespace mojo::ops {
 
 namespace {
 
+constinit OpCounter resize_counter{"aten::resize_"};
+
 const at::Tensor& resize_kernel(const at::Tensor& self, at::IntArrayRef sizes,
                                 std::optional<at::MemoryFormat> memory_format) {
   const auto old_bytes = static_cast<std::int64_t>(self.storage().nbytes());
+  const void* const old_data = self.storage().data();
   resize_in_place(self, sizes);
+  if (old_data != nullptr && self.storage().data() != old_data) resize_counter.queued();  // a copy of what was there
   if (memory_format.has_value()) {
     TORCH_CHECK(*memory_format != at::MemoryFormat::Preserve, "Unsupported memory format", *memory_format);
     self.unsafeGetTensorImpl()->empty_tensor_restride(*memory_format);

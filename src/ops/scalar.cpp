@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "mojo/device_stream.h"
+#include "ops/op_counter.h"
 #include "ops/shape_probe.h"
 #include "torch_backend/current.h"
 #include "torch_backend/errors.h"
@@ -16,6 +17,8 @@
 namespace mojo::ops {
 
 namespace {
+
+constinit OpCounter local_scalar_dense_counter{"aten::_local_scalar_dense"};
 
 at::Scalar local_scalar_dense(const at::Tensor& self) {
   TORCH_CHECK(self.numel() > 0, "_local_scalar_dense: Empty tensor not supported");
@@ -25,6 +28,7 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
     torch_backend::current_stream(self.device().index())
         .download(bytes.data(), DevicePtr::from_opaque(self.const_data_ptr()), self.itemsize(), /*non_blocking=*/false);
   });
+  local_scalar_dense_counter.waited("gives a value to the host");
   return AT_DISPATCH_V2(self.scalar_type(), "_local_scalar_dense_cpu", AT_WRAP([&] {
                           scalar_t value;
                           std::memcpy(&value, bytes.data(), sizeof(value));

@@ -80,8 +80,20 @@ inline ResultShape column_major(at::IntArrayRef sizes, at::ScalarType dtype) {
   return result;
 }
 
-inline bool is_floating(const at::Tensor& tensor) {
-  return tensor.defined() && c10::isFloatingType(tensor.scalar_type());
+// The floating-point dtypes that CPU's kernels compute in.
+inline bool is_floating(at::ScalarType dtype) {
+  return dtype == at::kFloat || dtype == at::kDouble || dtype == at::kHalf || dtype == at::kBFloat16;
+}
+inline bool is_floating(const at::Tensor& tensor) { return tensor.defined() && is_floating(tensor.scalar_type()); }
+
+// Whether the dtype is one that CPU's kernels take for indices and counts.
+inline bool is_index(const at::Tensor& tensor) {
+  return tensor.scalar_type() == at::kLong || tensor.scalar_type() == at::kInt;
+}
+
+// Whether sizes and dtype are the same.
+inline bool are_alike(const at::Tensor& a, const at::Tensor& b) {
+  return a.sizes() == b.sizes() && a.scalar_type() == b.scalar_type();
 }
 
 // The dimensions from an argument of type int[], not negative; false where one is out of range or comes twice.

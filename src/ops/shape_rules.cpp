@@ -2,6 +2,7 @@
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/native/TypeProperties.h>
+#include <c10/core/DefaultDtype.h>
 #include <c10/core/ScalarType.h>
 
 #include <array>
@@ -12,6 +13,16 @@
 namespace mojo::ops {
 
 namespace {
+
+// The last argument, an output, has those sizes.
+bool sized_output(const Call& call, Shapes& shapes, at::IntArrayRef sizes) {
+  const std::size_t out = call.arguments.size() - 1;
+  if (std::any_of(sizes.begin(), sizes.end(), [](std::int64_t size) { return size < 0; })) return false;
+  if (tensor_of(call, out).sizes() == sizes) return true;
+  shapes.resizes.push_back(contiguous(sizes, tensor_of(call, out).scalar_type()));
+  shapes.resizes.back().argument = static_cast<int>(out);
+  return true;
+}
 
 // --- pointwise ---
 
@@ -27,8 +38,8 @@ bool same_floating_dtype(const Call& call, Shapes& shapes) {
 // Not tagged as pointwise, and CPU's kernel is another one than the composition for all devices.
 bool mish_backward(const Call& call, Shapes& shapes) {
   const at::Tensor &grad = tensor_of(call, 0), &self = tensor_of(call, 1);
-  if (!is_floating(self) || grad.sizes() != self.sizes() || grad.scalar_type() != self.scalar_type() ||
-      grad.strides() != self.strides() || !self.is_non_overlapping_and_dense())
+  if (!is_floating(self) || !are_alike(grad, self) || grad.strides() != self.strides() ||
+      !self.is_non_overlapping_and_dense())
     return false;
   return same_dtype(call, shapes);
 }
@@ -56,6 +67,14 @@ bool promoted(const Call& call, Shapes& shapes) {
   return true;
 }
 
+bool promoted_output(const Call& call, Shapes& shapes) {
+  const at::Tensor &a = tensor_of(call, 0), &b = tensor_of(call, 1);
+  return can_broadcast(a.sizes(), b.sizes()) && sized_output(call, shapes, at::infer_size(a.sizes(), b.sizes()));
+}
+
+// In place, and the engine has seen that the shape is right.
+bool in_place(const Call&, Shapes&) { return true; }
+
 bool where(const Call& call, Shapes& shapes) {
   const at::Tensor &condition = tensor_of(call, 0), &a = tensor_of(call, 1), &b = tensor_of(call, 2);
   if (condition.scalar_type() != at::kBool || !can_broadcast(a.sizes(), b.sizes())) return false;
@@ -70,8 +89,7 @@ bool where(const Call& call, Shapes& shapes) {
 bool index_select(const Call& call, Shapes& shapes) {
   const at::Tensor &self = tensor_of(call, 0), &index = tensor_of(call, 2);
   const std::int64_t dim = call.arguments[1].toInt(), wrapped = dim < 0 ? dim + self.dim() : dim;
-  const bool integral = index.scalar_type() == at::kLong || index.scalar_type() == at::kInt;
-  if (self.dim() == 0 || wrapped < 0 || wrapped >= self.dim() || index.dim() > 1 || !integral) return false;
+  if (self.dim() == 0 || wrapped < 0 || wrapped >= self.dim() || index.dim() > 1 || !is_index(index)) return false;
   c10::SmallVector<std::int64_t, 6> sizes(self.sizes());
   sizes[static_cast<std::size_t>(wrapped)] = index.numel();
   shapes.fresh.push_back(contiguous(sizes, self.scalar_type()));
@@ -86,11 +104,21 @@ bool flip(const Call& call, Shapes& shapes) {
   return true;
 }
 
-// CPU fills a matrix of one column for each element found, and gives its transpose.
+// Meta has the transpose of what CPU gives.
 bool nonzero_static(const Call& call, Shapes& shapes) {
   const std::int64_t dim = tensor_of(call, 0).dim(), size = call.arguments[1].toInt();
   if (size < 0) return false;
-  shapes.fresh.push_back(strided({size, dim}, {1, std::max<std::int64_t>(size, 1)}, at::kLong));
+  shapes.fresh.push_back(contiguous({size, dim}, at::kLong));
+  return true;
+}
+
+// The caller may say how long the result will be, so that nobody has to add the repeats up.
+bool repeat_interleave(const Call& call, Shapes& shapes) {
+  const at::Tensor& repeats = tensor_of(call, 0);
+  if (!call.arguments[1].isInt() || call.arguments[1].toInt() < 0 || repeats.dim() != 1 || repeats.numel() == 0 ||
+      !is_index(repeats))
+    return false;
+  shapes.fresh.push_back(contiguous({call.arguments[1].toInt()}, repeats.scalar_type()));
   return true;
 }
 
@@ -105,7 +133,7 @@ bool to_scalar(const Call& call, Shapes& shapes) {
 
 bool dot(const Call& call, Shapes& shapes) {
   const at::Tensor &a = tensor_of(call, 0), &b = tensor_of(call, 1);
-  if (a.dim() != 1 || a.sizes() != b.sizes() || a.scalar_type() != b.scalar_type()) return false;
+  if (a.dim() != 1 || !are_alike(a, b)) return false;
   shapes.fresh.push_back(contiguous({}, a.scalar_type()));
   return true;
 }
@@ -132,7 +160,7 @@ bool deviation(const Call& call, Shapes& shapes) {
 bool eigenvectors(const Call& call, Shapes& shapes) {
   const at::Tensor& self = tensor_of(call, 0);
   const at::ScalarType dtype = self.scalar_type();
-  if (self.dim() < 2 || self.size(-1) != self.size(-2) || self.numel() == 0 ||
+  if (self.dim() < 2 || self.size(-1) != self.size(-2) || self.size(-1) == 0 ||
       (dtype != at::kFloat && dtype != at::kDouble && !self.is_complex()))
     return false;
   const at::ScalarType result = c10::toComplexType(dtype);
@@ -143,15 +171,6 @@ bool eigenvectors(const Call& call, Shapes& shapes) {
 
 // --- factories, by their outputs ---
 
-bool sized_output(const Call& call, Shapes& shapes, at::IntArrayRef sizes) {
-  const std::size_t out = call.arguments.size() - 1;
-  if (std::any_of(sizes.begin(), sizes.end(), [](std::int64_t size) { return size < 0; })) return false;
-  if (tensor_of(call, out).sizes() == sizes) return true;
-  shapes.resizes.push_back(contiguous(sizes, tensor_of(call, out).scalar_type()));
-  shapes.resizes.back().argument = static_cast<int>(out);
-  return true;
-}
-
 bool eye(const Call& call, Shapes& shapes) {
   const std::int64_t n = call.arguments[0].toInt();
   return sized_output(call, shapes, {n, call.arguments.size() == 3 ? call.arguments[1].toInt() : n});
@@ -160,22 +179,35 @@ bool eye(const Call& call, Shapes& shapes) {
 bool steps(const Call& call, Shapes& shapes) { return sized_output(call, shapes, {call.arguments[2].toInt()}); }
 
 bool permutation(const Call& call, Shapes& shapes) {
-  const at::ScalarType dtype = tensor_of(call, call.arguments.size() - 1).scalar_type();
-  if (dtype != at::kLong && dtype != at::kInt) return false;  // what others can count to, core checks
+  if (!is_index(tensor_of(call, call.arguments.size() - 1))) return false;  // what others can count to, core checks
   return sized_output(call, shapes, {call.arguments[0].toInt()});
 }
 
-constexpr std::array<std::pair<std::string_view, ShapeRule>, 24> rules = {{
+// window_length, periodic, beta (the latter two not in every overload), dtype, layout, device, pin_memory
+bool kaiser_window(const Call& call, Shapes& shapes) {
+  const std::int64_t length = call.arguments[0].toInt();
+  const c10::IValue &dtype = call.arguments[call.arguments.size() - 4],
+                    &layout = call.arguments[call.arguments.size() - 3];
+  const at::ScalarType result = dtype.isNone() ? c10::get_default_dtype_as_scalartype() : dtype.toScalarType();
+  if (length < 0 || !is_floating(result) || (!layout.isNone() && layout.toLayout() != at::kStrided)) return false;
+  shapes.fresh.push_back(contiguous({length}, result));
+  return true;
+}
+
+constexpr std::array<NamedShapeRule, 30> rules = {{
     {"relu", same_dtype},
     {"hardswish", same_floating_dtype},
     {"hardtanh", same_floating_dtype},
     {"mish_backward", mish_backward},
     {"isnan", truth},
     {"floor_divide", promoted},
+    {"floor_divide_.Tensor", in_place},
+    {"floor_divide.out", promoted_output},
     {"where.self", where},
     {"index_select", index_select},
     {"flip", flip},
     {"nonzero_static", nonzero_static},
+    {"repeat_interleave.Tensor", repeat_interleave},
     {"max", to_scalar},
     {"min", to_scalar},
     {"dot", dot},
@@ -186,6 +218,9 @@ constexpr std::array<std::pair<std::string_view, ShapeRule>, 24> rules = {{
     {"linalg_eig", eigenvectors},
     {"eye.out", eye},
     {"eye.m_out", eye},
+    {"kaiser_window", kaiser_window},
+    {"kaiser_window.periodic", kaiser_window},
+    {"kaiser_window.beta", kaiser_window},
     {"linspace.out", steps},
     {"logspace.out", steps},
     {"randperm.out", permutation},
@@ -195,9 +230,10 @@ constexpr std::array<std::pair<std::string_view, ShapeRule>, 24> rules = {{
 }  // namespace
 
 ShapeRule shape_rule_of(std::string_view name) {
-  for (const auto& [known, rule] : rules)
-    if (known == name) return rule;
-  return network_shape_rule_of(name);
+  for (const std::span<const NamedShapeRule> table : {std::span<const NamedShapeRule>(rules), network_shape_rules()})
+    for (const auto& [known, rule] : table)
+      if (known == name) return rule;
+  return nullptr;
 }
 
 }  // namespace mojo::ops

@@ -73,9 +73,9 @@ bool layer_norm_backward(const Call& call, Shapes& shapes) {
                    &bias = tensor_of(call, 6);
   const c10::IValue& mask = call.arguments[7];
   at::ScalarType dtype{};
-  if (leading_dims(input, call.arguments[2], weight, bias) < 0 || grad.sizes() != input.sizes() ||
-      grad.scalar_type() != input.scalar_type() || !parameter_dtype(input, {&weight, &bias}, dtype) ||
-      (masked(mask, 1) && !weight.defined()) || (masked(mask, 2) && !bias.defined()))
+  if (leading_dims(input, call.arguments[2], weight, bias) < 0 || !are_alike(grad, input) ||
+      !parameter_dtype(input, {&weight, &bias}, dtype) || (masked(mask, 1) && !weight.defined()) ||
+      (masked(mask, 2) && !bias.defined()))
     return false;
   push_if(shapes, masked(mask, 0), contiguous_like(input));
   push_if(shapes, masked(mask, 1), weight.defined() ? contiguous_like(weight) : ResultShape());
@@ -107,7 +107,7 @@ bool group_norm_backward(const Call& call, Shapes& shapes) {
   const std::int64_t channels = call.arguments[6].toInt();
   const c10::IValue& mask = call.arguments[9];
   at::ScalarType dtype{};
-  if (input.numel() == 0 || grad.sizes() != input.sizes() || grad.scalar_type() != input.scalar_type() ||
+  if (input.numel() == 0 || !are_alike(grad, input) ||
       !parameter_dtype(input, {&tensor_of(call, 2), &tensor_of(call, 3)}, dtype))
     return false;
   const at::ScalarType of_weight = weight.defined() ? weight.scalar_type() : input.scalar_type();
@@ -119,22 +119,14 @@ bool group_norm_backward(const Call& call, Shapes& shapes) {
 
 // --- batch norm ---
 
-bool batch_norm_forward(const Call& call, Shapes& shapes, std::initializer_list<std::size_t> parameters,
+bool batch_norm_forward(const Call& call, Shapes& shapes, std::initializer_list<const at::Tensor*> parameters,
                         bool training) {
   const at::Tensor& input = tensor_of(call, 0);
-  if (input.dim() < 2 || input.numel() == 0 || !is_floating(input)) return false;
+  at::ScalarType dtype{};
+  if (input.dim() < 2 || input.numel() == 0 || !parameter_dtype(input, parameters, dtype)) return false;
   const std::int64_t channels = input.size(1);
-  at::ScalarType dtype = input.scalar_type();
-  bool first = true;
-  for (const std::size_t i : parameters) {
-    const at::Tensor& parameter = tensor_of(call, i);
-    if (!parameter.defined()) continue;
-    if (!is_vector_of(parameter, channels)) return false;
-    if (!std::exchange(first, false) && parameter.scalar_type() != dtype) return false;
-    dtype = parameter.scalar_type();
-  }
-  if (dtype != input.scalar_type() && (dtype != at::kFloat || !c10::isReducedFloatingType(input.scalar_type())))
-    return false;
+  for (const at::Tensor* parameter : parameters)
+    if (!is_vector_of(*parameter, channels)) return false;
   shapes.fresh.push_back(in_format_of(input));
   // Outside training there is nothing to save for backward.
   const Sizes saved{training ? channels : 0};
@@ -143,21 +135,28 @@ bool batch_norm_forward(const Call& call, Shapes& shapes, std::initializer_list<
   return true;
 }
 
+// Parameters and statistics are the arguments from 1 to 4.
+bool batch_norm_with_statistics(const Call& call, Shapes& shapes, bool training) {
+  return batch_norm_forward(
+      call, shapes, {&tensor_of(call, 1), &tensor_of(call, 2), &tensor_of(call, 3), &tensor_of(call, 4)}, training);
+}
+
 // input, weight, bias, running_mean, running_var, training, momentum, eps
 bool batch_norm(const Call& call, Shapes& shapes) {
   const bool training = call.arguments[5].toBool();
   if (!training && (!tensor_of(call, 3).defined() || !tensor_of(call, 4).defined())) return false;
-  return batch_norm_forward(call, shapes, {1, 2, 3, 4}, training);
+  return batch_norm_with_statistics(call, shapes, training);
 }
 
 // input, weight, bias, training, momentum, eps
 bool batch_norm_no_statistics(const Call& call, Shapes& shapes) {
-  return call.arguments[3].toBool() && batch_norm_forward(call, shapes, {1, 2}, true);
+  return call.arguments[3].toBool() &&
+         batch_norm_forward(call, shapes, {&tensor_of(call, 1), &tensor_of(call, 2)}, true);
 }
 
 // input, weight, bias, running_mean, running_var, momentum, eps; a reserve, which CPU does not need, comes last
 bool batch_norm_with_update(const Call& call, Shapes& shapes) {
-  if (!batch_norm_forward(call, shapes, {1, 2, 3, 4}, true)) return false;
+  if (!batch_norm_with_statistics(call, shapes, true)) return false;
   shapes.fresh.push_back(contiguous({0}, at::kByte));
   return true;
 }
@@ -167,8 +166,7 @@ bool batch_norm_backward(const Call& call, Shapes& shapes) {
   const at::Tensor &grad = tensor_of(call, 0), &input = tensor_of(call, 1);
   const c10::IValue& mask = call.arguments[9];
   at::ScalarType dtype{};
-  if (input.dim() < 2 || input.numel() == 0 || grad.sizes() != input.sizes() ||
-      grad.scalar_type() != input.scalar_type() ||
+  if (input.dim() < 2 || input.numel() == 0 || !are_alike(grad, input) ||
       !parameter_dtype(
           input,
           {&tensor_of(call, 2), &tensor_of(call, 3), &tensor_of(call, 4), &tensor_of(call, 5), &tensor_of(call, 6)},
@@ -194,7 +192,7 @@ bool attention(const Call& call, Shapes& shapes) {
   const at::Tensor& query = tensor_of(call, 0);
   if (!are_heads(query, tensor_of(call, 1), tensor_of(call, 2))) return false;
   const at::ScalarType dtype = query.scalar_type();
-  shapes.fresh.push_back(contiguous_transposed(query.sizes(), dtype));
+  shapes.fresh.push_back(like(query));
   shapes.fresh.push_back(
       contiguous_transposed(query.sizes().slice(0, 3), c10::isReducedFloatingType(dtype) ? at::kFloat : dtype));
   return true;
@@ -215,8 +213,7 @@ bool attention_backward(const Call& call, Shapes& shapes) {
 // grad_output, indices, num_weights, padding_idx, scale_grad_by_freq
 bool embedding_backward(const Call& call, Shapes& shapes) {
   const at::Tensor &grad = tensor_of(call, 0), &indices = tensor_of(call, 1);
-  const bool integral = indices.scalar_type() == at::kLong || indices.scalar_type() == at::kInt;
-  if (!is_floating(grad) || !integral || grad.dim() != indices.dim() + 1 ||
+  if (!is_floating(grad) || !is_index(indices) || grad.dim() != indices.dim() + 1 ||
       grad.sizes().slice(0, static_cast<std::size_t>(indices.dim())) != indices.sizes())
     return false;
   shapes.fresh.push_back(contiguous({call.arguments[2].toInt(), grad.size(-1)}, grad.scalar_type()));
@@ -245,9 +242,20 @@ bool adaptive_average_pool_backward(const Call& call, Shapes& shapes) {
   return true;
 }
 
+// self, target, reduction: CPU's loss of one sample has no dimension.
+bool multilabel_margin(const Call& call, Shapes& shapes) {
+  const at::Tensor &self = tensor_of(call, 0), &target = tensor_of(call, 1);
+  if (!is_floating(self) || self.dim() > 1 || target.sizes() != self.sizes() || target.scalar_type() != at::kLong ||
+      self.numel() == 0)
+    return false;
+  shapes.fresh.push_back(contiguous({}, self.scalar_type()));
+  shapes.fresh.push_back(contiguous(target.sizes(), self.scalar_type()));
+  return true;
+}
+
 bool is_loss_of(const at::Tensor& grad, const at::Tensor& self, const at::Tensor& target) {
-  return is_floating(self) && target.sizes() == self.sizes() && target.scalar_type() == self.scalar_type() &&
-         grad.scalar_type() == self.scalar_type() && (grad.dim() == 0 || grad.sizes() == self.sizes());
+  return is_floating(self) && are_alike(target, self) && grad.scalar_type() == self.scalar_type() &&
+         (grad.dim() == 0 || grad.sizes() == self.sizes());
 }
 
 // grad_output, self, target, reduction
@@ -266,7 +274,7 @@ bool cross_entropy_backward(const Call& call, Shapes& shapes) {
   return true;
 }
 
-constexpr std::array<std::pair<std::string_view, ShapeRule>, 16> rules = {{
+constexpr std::array<NamedShapeRule, 17> rules = {{
     {"native_layer_norm", layer_norm},
     {"native_layer_norm_backward", layer_norm_backward},
     {"native_group_norm", group_norm},
@@ -281,16 +289,13 @@ constexpr std::array<std::pair<std::string_view, ShapeRule>, 16> rules = {{
     {"embedding_dense_backward", embedding_backward},
     {"_adaptive_avg_pool2d", adaptive_average_pool},
     {"_adaptive_avg_pool2d_backward", adaptive_average_pool_backward},
+    {"multilabel_margin_loss_forward", multilabel_margin},
     {"mse_loss_backward", mean_squares_backward},
     {"binary_cross_entropy_backward", cross_entropy_backward},
 }};
 
 }  // namespace
 
-ShapeRule network_shape_rule_of(std::string_view name) {
-  for (const auto& [known, rule] : rules)
-    if (known == name) return rule;
-  return nullptr;
-}
+std::span<const NamedShapeRule> network_shape_rules() { return rules; }
 
 }  // namespace mojo::ops

@@ -10,11 +10,13 @@ namespace mojo::ops {
 
 // convolution_overrideable, convolution_backward_overrideable.
 void register_convolution(torch::Library& library);
-// _fused_sdp_choice, and the same for core's scaled_dot_product_attention.
+// _fused_sdp_choice, and the same for core's scaled_dot_product_attention; _nested_tensor_from_mask_left_aligned.
 void register_attention(torch::Library& library);
 // native_dropout.
 void register_dropout(torch::Library& library);
 // _thnn_fused_lstm_cell, _thnn_fused_gru_cell and their backward.
 void register_recurrent(torch::Library& library);
+// mode.values.
+void register_mode(torch::Library& library);
 
 }  // namespace mojo::ops

@@ -17,6 +17,7 @@
 
 #include "ops/factories.h"
 #include "ops/host_alias.h"
+#include "ops/op_counter.h"
 #include "ops/same_device.h"
 #include "ops/special.h"
 #include "torch_backend/current.h"
@@ -64,6 +65,9 @@ at::Tensor empty_in(at::IntArrayRef sizes, const at::Tensor& like, at::MemoryFor
 
 Access whole(const at::Tensor& tensor, bool written) { return TensorDescriptor(tensor, written).access(written); }
 
+constinit OpCounter convolution_counter{"aten::convolution_overrideable"};
+constinit OpCounter convolution_backward_counter{"aten::convolution_backward_overrideable"};
+
 at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight, const std::optional<at::Tensor>& bias,
                        at::IntArrayRef stride, at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed,
                        at::IntArrayRef output_padding, std::int64_t groups) {
@@ -89,6 +93,7 @@ at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight, const 
                          p.padding, p.dilation, p.transposed, p.output_padding, p.groups));
                    },
                    {accesses.data(), accesses.size()});
+  convolution_counter.queued();
   return output;
 }
 
@@ -130,6 +135,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(const at::Te
                      if (mask[2]) as_cpu(results[2]).copy_(to_bias);
                    },
                    {accesses.data(), accesses.size()});
+  convolution_backward_counter.queued();
   return {grad_input, grad_weight, grad_bias};
 }
 

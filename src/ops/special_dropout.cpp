@@ -10,6 +10,7 @@
 
 #include "ops/factories.h"
 #include "ops/host_alias.h"
+#include "ops/op_counter.h"
 #include "ops/special.h"
 #include "torch_backend/current.h"
 #include "torch_backend/generator.h"
@@ -22,6 +23,8 @@ namespace {
 at::Tensor empty_like(const at::Tensor& tensor, at::ScalarType dtype) {
   return at::empty_like(tensor, tensor.options().dtype(dtype));
 }
+
+constinit OpCounter native_dropout_counter{"aten::native_dropout"};
 
 std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, double p, std::optional<bool> train) {
   const c10::DeviceIndex device = input.device().index();
@@ -51,6 +54,7 @@ std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, doubl
         result.mul_(scale);
       },
       accesses);
+  native_dropout_counter.queued();
   return {output, mask};
 }
 

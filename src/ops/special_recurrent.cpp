@@ -20,6 +20,7 @@
 
 #include "ops/factories.h"
 #include "ops/host_alias.h"
+#include "ops/op_counter.h"
 #include "ops/same_device.h"
 #include "ops/special.h"
 #include "torch_backend/current.h"
@@ -57,10 +58,16 @@ c10::SmallVector<Access, 10> accesses_of(std::initializer_list<const TensorDescr
 }
 
 template <class F>
-void enqueue(const at::Tensor& on, const char* name, const c10::SmallVector<Access, 10>& accesses, F&& work) {
-  enqueue_cpu_task(torch_backend::current_stream(on.device().index()), name, std::forward<F>(work),
+void enqueue(const at::Tensor& on, OpCounter& counter, const c10::SmallVector<Access, 10>& accesses, F&& work) {
+  enqueue_cpu_task(torch_backend::current_stream(on.device().index()), counter.name(), std::forward<F>(work),
                    {accesses.data(), accesses.size()});
+  counter.queued();
 }
+
+constinit OpCounter fused_lstm_cell_counter{"aten::_thnn_fused_lstm_cell"};
+constinit OpCounter fused_lstm_cell_backward_counter{"aten::_thnn_fused_lstm_cell_backward_impl"};
+constinit OpCounter fused_gru_cell_counter{"aten::_thnn_fused_gru_cell"};
+constinit OpCounter fused_gru_cell_backward_counter{"aten::_thnn_fused_gru_cell_backward"};
 
 at::Tensor biased(const TensorDescriptor& gates, const TensorDescriptor& bias) {
   return bias.defined() ? as_cpu(gates) + as_cpu(bias) : as_cpu(gates);
@@ -75,7 +82,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm_cell(const at::Tensor& input
              workspace = empty_of(input_gates.sizes(), cx);
   const TensorDescriptor ig = reading(input_gates), hg = reading(hidden_gates), c = reading(cx),
                          ib = reading(input_bias), hb = reading(hidden_bias), to_h(hy), to_c(cy), to_w(workspace);
-  enqueue(cx, "aten::_thnn_fused_lstm_cell", accesses_of({&ig, &hg, &c, &ib, &hb}, {&to_h, &to_c, &to_w}), [=] {
+  enqueue(cx, fused_lstm_cell_counter, accesses_of({&ig, &hg, &c, &ib, &hb}, {&to_h, &to_c, &to_w}), [=] {
     const std::vector<at::Tensor> gates = (biased(ig, ib) + biased(hg, hb)).chunk(4, 1),
                                   kept = as_cpu(to_w).chunk(4, 1);
     at::Tensor in = kept[0], forget = kept[1], cell = kept[2], out = kept[3], next = as_cpu(to_c), state = as_cpu(to_h);
@@ -101,8 +108,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm_cell_backward(const Optional
   const TensorDescriptor gh = reading(grad_hy), gc = reading(grad_cy), c = reading(cx), next = reading(cy),
                          w = reading(workspace), to_gates(grad_gates), to_cx(grad_cx),
                          to_bias = has_bias ? TensorDescriptor(grad_bias) : TensorDescriptor();
-  enqueue(cx, "aten::_thnn_fused_lstm_cell_backward",
-          accesses_of({&gh, &gc, &c, &next, &w}, {&to_gates, &to_cx, &to_bias}), [=] {
+  enqueue(cx, fused_lstm_cell_backward_counter, accesses_of({&gh, &gc, &c, &next, &w}, {&to_gates, &to_cx, &to_bias}),
+          [=] {
             const std::vector<at::Tensor> gates = as_cpu(w).chunk(4, 1), grads = as_cpu(to_gates).chunk(4, 1);
             const at::Tensor &in = gates[0], &forget = gates[1], &cell = gates[2], &out = gates[3];
             const at::Tensor tanh_cy = as_cpu(next).tanh();
@@ -131,7 +138,7 @@ std::tuple<at::Tensor, at::Tensor> gru_cell(const at::Tensor& input_gates, const
   at::Tensor hy = empty_of(hx.sizes(), hx), workspace = empty_of({hx.size(0), 5 * hx.size(1)}, hx);
   const TensorDescriptor ig = reading(input_gates), hg = reading(hidden_gates), h = reading(hx),
                          ib = reading(input_bias), hb = reading(hidden_bias), to_h(hy), to_w(workspace);
-  enqueue(hx, "aten::_thnn_fused_gru_cell", accesses_of({&ig, &hg, &h, &ib, &hb}, {&to_h, &to_w}), [=] {
+  enqueue(hx, fused_gru_cell_counter, accesses_of({&ig, &hg, &h, &ib, &hb}, {&to_h, &to_w}), [=] {
     const std::vector<at::Tensor> input = biased(ig, ib).chunk(3, 1), hidden = biased(hg, hb).chunk(3, 1),
                                   kept = as_cpu(to_w).chunk(5, 1);
     const at::Tensor reset = (input[0] + hidden[0]).sigmoid_(), update = (input[1] + hidden[1]).sigmoid_();
@@ -160,7 +167,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> gru_cell_
   const TensorDescriptor g = reading(grad_hy), w = reading(workspace), to_input(grad_input), to_hidden(grad_hidden),
                          to_hx(grad_hx), to_ib = has_bias ? TensorDescriptor(grad_input_bias) : TensorDescriptor(),
                          to_hb = has_bias ? TensorDescriptor(grad_hidden_bias) : TensorDescriptor();
-  enqueue(workspace, "aten::_thnn_fused_gru_cell_backward",
+  enqueue(workspace, fused_gru_cell_backward_counter,
           accesses_of({&g, &w}, {&to_input, &to_hidden, &to_hx, &to_ib, &to_hb}), [=] {
             const std::vector<at::Tensor> kept = as_cpu(w).chunk(5, 1);
             const at::Tensor &reset = kept[0], &update = kept[1], &fresh_state = kept[2], &state = kept[3],

@@ -4,8 +4,10 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/DispatchKeySet.h>
 #include <c10/util/Exception.h>
+#include <c10/util/thread_name.h>
 
 #include <atomic>
+#include <cstdint>
 #include <exception>
 #include <memory>
 #include <string>
@@ -73,6 +75,18 @@ Status run_task(void* state) noexcept {
   }
 }
 
+// How many threads the caller has set for kernels. Each of torch's threads for backward keeps the number that was set when
+// it started: there it is the number of the last call from any other thread, which forward has made.
+std::int32_t wanted_threads() {
+  static constinit std::atomic<std::int32_t> last{0};
+  static thread_local const bool runs_backward = c10::getThreadName().starts_with("pt_autograd");
+  if (runs_backward)
+    if (const std::int32_t threads = last.load(std::memory_order_relaxed); threads != 0) return threads;
+  const std::int32_t threads = at::get_num_threads();
+  if (!runs_backward && last.load(std::memory_order_relaxed) != threads) last.store(threads, std::memory_order_relaxed);
+  return threads;
+}
+
 void drop_task(void* state) noexcept { TaskDeleter()(static_cast<CpuTask*>(state)); }
 
 }  // namespace
@@ -96,7 +110,7 @@ void free_task(void* block, std::size_t bytes) noexcept {
 
 void enqueue_task(DeviceStream stream, TaskOwner<> task, std::span<const Access> accesses) {
   refuse_while_probing();
-  task->threads = at::get_num_threads();
+  task->threads = wanted_threads();
   task->device = static_cast<std::int8_t>(stream.device_index());
   torch_backend::translated([&] {
     stream.enqueue_host_task({.run = run_task, .drop = drop_task, .state = task.get(), .name = task->name}, accesses);

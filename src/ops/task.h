@@ -29,7 +29,7 @@ struct CpuTask {
   void (*destroy)(CpuTask& self) noexcept = nullptr;  // the destructor of the derived struct
   const char* name = nullptr;                         // "aten::add.out"; static storage
   std::uint32_t bytes = 0;                            // of the block
-  std::int32_t threads = 0;                           // at::get_num_threads() of the caller
+  std::int32_t threads = 0;                           // for kernels, as the caller has set it
   std::int8_t device = 0;
 };
 

@@ -8,7 +8,7 @@ namespace mojo::ops {
 
 // as_strided, view, _reshape_alias, unfold, view_as_real, view_as_complex.
 void register_views(torch::Library& library);
-// set_ (all overloads that are not composite), is_set_to.
+// set_ (all overloads that are not composite), is_set_to, _has_compatible_shallow_copy_type.
 void register_set(torch::Library& library);
 
 }  // namespace mojo::ops

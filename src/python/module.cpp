@@ -12,7 +12,8 @@
 #include "mojo/device_context.h"
 #include "mojo/pinned.h"
 #include "mojo/process.h"
-#include "ops/engine.h"
+#include "ops/op_counter.h"
+#include "ops/op_list.h"
 #include "ops/register.h"
 #include "statistics.h"
 #include "torch_backend/current.h"
@@ -123,6 +124,11 @@ void define_process(py::module_& m) {
     return result;
   });
   m.def("reset_op_counts", [] { ops::reset_op_counts(); });
+  m.def("list_ops", [] {
+    py::list result;
+    for (const ops::ListedOp& op : ops::list_ops()) result.append(py::make_tuple(op.name, op.service, op.reason));
+    return result;
+  });
 }
 
 void define_devices(py::module_& m) {

@@ -114,9 +114,9 @@ std::uint64_t reserve_call_seed(const std::optional<at::Generator>& generator, c
   TORCH_CHECK(used.device().type() == device_type, "Expected a '", device_type,
               "' device type for generator but found '", used.device().type(), "'");
   auto* const ours = at::check_generator<MojoGeneratorImpl>(used);
-  TORCH_CHECK(ours->device().index() == checked_device(index), "mojo backend: expected a generator of device ",
-              static_cast<int>(checked_device(index)), " but found one of device ",
-              static_cast<int>(ours->device().index()));
+  const c10::Device expected(device_type, checked_device(index));
+  TORCH_CHECK(ours->device() == expected, "Expected a '", expected, "' generator device but found '", ours->device(),
+              "'");
   const std::lock_guard lock(ours->mutex_);
   return ours->take_call_seed();
 }

@@ -294,6 +294,19 @@ def test_environment_page_is_up_to_date() -> None:
     )
 
 
+def test_ops_page_is_up_to_date() -> None:
+    import torch
+
+    text = (ROOT / "docs/ops.md").read_text()
+    version = re.search(r"with torch (\d+\.\d+)", text)
+    assert version, "the page names no torch"
+    if version[1] != ".".join(torch.__version__.split(".")[:2]):
+        pytest.skip(f"the page is that of torch {version[1]}")
+    command = [sys.executable, "-m", "torch_mojo_backend", "docs-ops"]
+    page = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    assert text == page, "run: python -m torch_mojo_backend docs-ops > docs/ops.md"
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_settings_that_are_named_exist(page: pathlib.Path) -> None:
     known = set(re.findall(r"\| `(TORCH_MOJO_BACKEND_\w+)`", settings_page()))

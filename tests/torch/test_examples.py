@@ -324,7 +324,11 @@ def test_an_interrupted_run_can_be_resumed(script, number, tmp_path, capsys, mon
 def test_a_second_interrupt_ends_the_run_at_once(tmp_path, monkeypatch):
     def step(self):
         signal.raise_signal(signal.SIGINT)
+        for _ in range(10_000):  # Python runs a handler between two of its instructions: one signal at a time
+            pass
         signal.raise_signal(signal.SIGINT)
+        for _ in range(10_000):
+            pass
 
     monkeypatch.setattr(train_gpt.Trainer, "step", step)
     with pytest.raises(KeyboardInterrupt):

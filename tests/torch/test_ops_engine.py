@@ -133,7 +133,7 @@ def test_one_op_is_one_task(device, counts):
         (lambda x, bad: torch.nn.functional.embedding(bad, x), "index_select"),
         (lambda x, bad: x[bad], "index"),
         (lambda x, bad: x.scatter_(0, bad[:, None], 1.0), "scatter"),
-        (lambda x, bad: x.index_put_((bad,), x[:2]), "index_put"),
+        (lambda x, bad: x.index_put_((bad,), x[:2].clone()), "index_put"),
         (lambda x, bad: torch.nn.functional.nll_loss(x, torch.tensor([0, 1, 2, 99], device=x.device)), "nll_loss"),
     ],
 )
@@ -627,3 +627,113 @@ def test_a_profile_shows_each_op_once(device):
         torch.accelerator.synchronize()
     on_caller = [e.name for e in profile.events() if e.thread == profile.events()[0].thread]
     assert on_caller.count("aten::normal_") == 5 and on_caller.count("aten::add") == 1
+
+
+def test_an_output_that_the_kernel_leaves_lazily_conjugated(device):
+    """CPU's lu_solve sets the conj bit of its output; the caller's tensor has none."""
+    torch.manual_seed(1)
+    matrix, right = torch.randn(4, 4, dtype=torch.complex64), torch.randn(4, 4, dtype=torch.complex64)
+    lu, pivots = torch.linalg.lu_factor(matrix)
+    for left in (True, False):
+        for adjoint in (True, False):
+            expected = torch.linalg.lu_solve(lu, pivots, right, left=left, adjoint=adjoint)
+            actual = torch.linalg.lu_solve(
+                lu.to(device), pivots.to(device), right.to(device), left=left, adjoint=adjoint
+            )
+            assert torch.equal(actual.cpu(), expected.resolve_conj()), (left, adjoint)
+
+
+def test_values_for_a_mask_that_is_not_known_at_the_call(device, stream):
+    x, mask = torch.arange(6.0, device=device), torch.tensor([True, False, True, False, True, False], device=device)
+    torch.accelerator.synchronize()
+    with stream, Gate(), assert_no_host_wait():
+        x[mask] = torch.tensor([10.0, 20, 30], device=device)
+    stream.synchronize()
+    assert x.tolist() == [10, 1, 20, 3, 30, 5]
+    with stream:
+        x[mask] = torch.ones(2, device=device)
+    with pytest.raises(RuntimeError, match="shape mismatch"):
+        stream.synchronize()
+
+
+def test_floor_division_in_place_and_into_an_output(device):
+    x = torch.tensor([5, 9, -7], device=device)
+    out = torch.empty(0, dtype=torch.int64, device=device)
+    torch.floor_divide(x, 4, out=out)
+    assert out.tolist() == [1, 2, -2]
+    assert x.floor_divide_(4).tolist() == [1, 2, -2]
+    with pytest.raises(RuntimeError, match="doesn't match the broadcast shape"):
+        x.floor_divide_(torch.ones(2, 3, device=device))
+    with pytest.raises(RuntimeError, match="can't be cast"):
+        x.floor_divide_(2.5)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: torch.gather(x, 0, torch.zeros(3, dtype=torch.int64, device=x.device), out=x),
+        lambda x: torch.cat([x, x], out=x),
+        lambda x: torch.cat([x[:1], x[1:]], out=x[:3]),
+        lambda x: torch.index_select(x, 0, torch.zeros(3, dtype=torch.int64, device=x.device), out=x),
+        lambda x: torch.index_select(
+            x, 0, torch.zeros(3, dtype=torch.int64, device=x.device), out=torch.zeros(1, device=x.device).expand(3)
+        ),
+        lambda x: torch.take(x, torch.zeros(3, dtype=torch.int64, device=x.device), out=x),
+        lambda x: torch.add(x[1:], 1, out=x[:-1]),
+    ],
+)
+def test_an_output_that_overlaps_raises_at_the_call(device, call):
+    with pytest.raises(RuntimeError) as expected:
+        call(torch.arange(3.0))
+    x = torch.arange(3.0, device=device)
+    with pytest.raises(RuntimeError) as found:
+        call(x)
+    assert str(expected.value).splitlines()[0] in str(found.value)
+    torch.accelerator.synchronize()
+    assert x.tolist() == [0, 1, 2]
+
+
+def test_batch_norm_of_an_input_with_gaps(device):
+    """CPU's `.out` kernel gives other values than the op itself here."""
+    torch.manual_seed(0)
+    x = torch.randn(2, 6, 4).transpose(1, 2)
+    on_cpu, ours = torch.nn.BatchNorm1d(4), torch.nn.BatchNorm1d(4).to(device)
+    moved = torch.empty_strided(x.size(), x.stride(), device=device).copy_(x)
+    assert torch.equal(ours(moved).cpu(), on_cpu(x))
+    assert torch.equal(ours.running_mean.cpu(), on_cpu.running_mean)
+    assert torch.equal(ours.running_var.cpu(), on_cpu.running_var)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x, m: x.index_put_((m,), x.new_ones(1, dtype=torch.int64), accumulate=True),
+        lambda x, m: x.index_put_((m[:5],), x.new_ones(1)),
+        lambda x, m: x.index_put_((m, m[0]), x.new_ones(1)),
+        lambda x, m: torch.mode(x.new_empty(2, 0), -1, out=(x.new_empty(0), x.new_empty(0, dtype=torch.int64))),
+        lambda x, m: torch.mode(x, -1, out=(x[:1], x.new_empty(0, dtype=torch.int64))),
+        lambda x, m: x.index_select(0, x[0]),
+        lambda x, m: torch.repeat_interleave(x.new_ones(2), output_size=3),
+    ],
+)
+def test_wrong_arguments_that_our_own_rules_see_raise_at_the_call(device, call):
+    x = torch.arange(36.0).view(6, 6)
+    with pytest.raises((IndexError, RuntimeError)) as expected:
+        call(x.clone(), x > 3)
+    y = x.to(device)
+    mask = y > 3
+    with pytest.raises(type(expected.value)):
+        call(y, mask)
+    torch.accelerator.synchronize()
+
+
+def test_a_rule_is_not_taken_for_another_librarys_op(device):
+    library = torch._C._dispatch_library("FRAGMENT", "mojo_rules", "")
+    for name in ("flip", "max", "isnan"):
+        library.def_(f"{name}(Tensor x) -> Tensor")
+        library.impl_t_t(name, "CPU", "impl.cpp")
+    x = torch.randn(3, 4, device=device)
+    for name in ("flip", "max", "isnan"):
+        result = getattr(torch.ops.mojo_rules, name)(x)
+        torch.accelerator.synchronize()
+        assert result.shape == x.shape and result.dtype == x.dtype

@@ -25,6 +25,7 @@ from torch_mojo_backend.mojo._lifecycle import (
     is_available,
     is_initialized,
 )
+from torch_mojo_backend.mojo.counters import OpCount, op_counts, reset_op_counts
 from torch_mojo_backend.mojo.devices import (
     DeviceProperties,
     can_device_access_peer,
@@ -104,6 +105,7 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     "DeviceProperties",
     "Event",
+    "OpCount",
     "Stream",
     "StreamContext",
     "caching_allocator_alloc",
@@ -142,11 +144,13 @@ __all__ = [
     "memory_stats",
     "memory_stats_as_nested_dict",
     "memory_summary",
+    "op_counts",
     "priority_range",
     "reset_accumulated_host_memory_stats",
     "reset_accumulated_memory_stats",
     "reset_max_memory_allocated",
     "reset_max_memory_cached",
+    "reset_op_counts",
     "reset_peak_host_memory_stats",
     "reset_peak_memory_stats",
     "seed",

@@ -8,7 +8,7 @@ import torch
 
 from torch_mojo_backend import _C
 from torch_mojo_backend._registration import DEVICE_TYPE
-from torch_mojo_backend.mojo._utils import DeviceLike, _get_device_index, _index_or_none
+from torch_mojo_backend.mojo._utils import DeviceLike, _get_device_index
 
 # Host cycles of _sleep that make a nanosecond.
 _CYCLES_PER_NANOSECOND = 1.5
@@ -75,7 +75,10 @@ def stream(stream: torch.Stream | None) -> StreamContext:
 
 def synchronize(device: DeviceLike = None) -> None:
     """Blocks the host until all work on every stream of the device is complete. A no-op before the first use."""
-    torch.accelerator.synchronize(_index_or_none(device))
+    if device is None:
+        torch.accelerator.synchronize()  # Dynamo traces no None here
+    else:
+        torch.accelerator.synchronize(_get_device_index(device, optional=True))
 
 
 def priority_range(device: DeviceLike = None) -> tuple[int, int]:

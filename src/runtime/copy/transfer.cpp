@@ -1,5 +1,4 @@
 #include "runtime/copy/transfer.h"
-#include "runtime/process_state.h"
 
 #include <algorithm>
 #include <atomic>
@@ -12,6 +11,7 @@
 #include "runtime/copy/staging.h"
 #include "runtime/device_state.h"
 #include "runtime/pinned_memory.h"
+#include "runtime/process_state.h"
 
 namespace mojo::runtime {
 namespace {
