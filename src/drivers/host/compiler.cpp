@@ -140,7 +140,7 @@ Status HostCompiler::find() noexcept {
     }
     base::ProgramResult version;
     MOJO_RETURN_IF_ERROR(base::run_program({path, "--version"}, "", version));
-    if (version.exit_status != 0) {
+    if (version.exit_status != 0 && version.exit_status != base::ProgramResult::unknown) {
       return {StatusCode::unavailable, "host driver: " + path + " --version failed: " + version.output};
     }
     struct stat file {};
@@ -201,8 +201,9 @@ Status HostCompiler::compile(const driver::CompileRequest& request, driver::Comp
     arguments.insert(arguments.end(), {"-o", "image.so", "-x", "c++", name});
     base::ProgramResult result;
     MOJO_RETURN_IF_ERROR(base::run_program(arguments, workspace.path(), result));
-    const bool made = read_file(workspace.path() / "image.so", out.image);
-    if (result.exit_status == 0 && made) {
+    const bool made = read_file(workspace.path() / "image.so", out.image);  // a compiler that fails leaves none
+    const bool may_be_well = result.exit_status == 0 || result.exit_status == base::ProgramResult::unknown;
+    if (may_be_well && made) {
       out.log = std::move(result.output);
       return {};
     }
