@@ -82,9 +82,9 @@ Status run_program(const std::vector<std::string>& arguments, const std::string&
   close(pipe_ends[0]);
   int status = 0;
   while (waitpid(child, &status, 0) < 0) {
-    if (errno != EINTR) {
-      return {StatusCode::internal, "cannot learn how " + arguments.front() + " ended: " + strerror(errno)};
-    }
+    if (errno == EINTR) continue;
+    out.exit_status = ProgramResult::unknown;
+    return {};
   }
   out.exit_status = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
   return {};

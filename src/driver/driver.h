@@ -69,8 +69,8 @@ struct DeviceProperties {
   int multiprocessor_count = 0;    // hardware units that run blocks; on the host, worker threads
   int major = 0, minor = 0;        // compute capability, or 0.0
   int max_threads_per_block = 0;
-  Dim3 max_block{0, 0, 0}, max_grid{0, 0, 0};  // in each dimension
-  std::uint32_t max_argument_bytes = 0;        // of one launch, all arguments together
+  Dim3 max_block{0, 0, 0}, max_grid{0, 0, 0};     // in each dimension
+  std::uint32_t max_argument_bytes = 0;           // of one launch, all arguments together
   std::uint64_t max_shared_memory_per_block = 0;  // bytes
   int warp_size = 1;
   int pci_bus_id = -1;  // -1: none

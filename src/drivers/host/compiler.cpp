@@ -39,6 +39,9 @@ const std::vector<std::string>& fixed_options() {
   return *options;
 }
 
+// Without AVX-512 a masked store is slower than the loop that it would vectorise.
+bool masked_stores_are_slow() { return cpu_features().find("avx512vl") == std::string::npos; }
+
 // A folder of this compilation's own, removed with all that is in it.
 class Workspace {
  public:
@@ -137,14 +140,17 @@ Status HostCompiler::find() noexcept {
     }
     base::ProgramResult version;
     MOJO_RETURN_IF_ERROR(base::run_program({path, "--version"}, "", version));
-    if (version.exit_status != 0) {
+    if (version.exit_status != 0 && version.exit_status != base::ProgramResult::unknown) {
       return {StatusCode::unavailable, "host driver: " + path + " --version failed: " + version.output};
     }
     struct stat file {};
     static_cast<void>(stat(path.c_str(), &file));  // follows links: the program itself
     identity_ = path + "\n" + version.output + std::to_string(file.st_size) + " " +
                 std::to_string(file.st_mtim.tv_sec) + "." + std::to_string(file.st_mtim.tv_nsec) + "\n";
-    for (const std::string& option : fixed_options()) identity_ += option + " ";
+    options_ = fixed_options();
+    const bool gcc = version.output.find("Free Software Foundation") != std::string::npos;
+    if (gcc && masked_stores_are_slow()) options_.emplace_back("-fno-tree-loop-if-convert");
+    for (const std::string& option : options_) identity_ += option + " ";
     identity_ += "\n";
     identity_ += abi[0].text;
     path_ = std::move(path);
@@ -186,7 +192,7 @@ Status HostCompiler::compile(const driver::CompileRequest& request, driver::Comp
     MOJO_RETURN_IF_ERROR(write_file(workspace.path() / "include" / abi[0].name, {abi[0].text}));
 
     std::vector<std::string> arguments{path_};
-    arguments.insert(arguments.end(), fixed_options().begin(), fixed_options().end());
+    arguments.insert(arguments.end(), options_.begin(), options_.end());
     arguments.insert(arguments.end(), {"-iquote", "include"});
     if (!request.headers.empty()) {
       arguments.insert(arguments.end(), {"-include", "include/" + std::string(request.headers.front().name)});
@@ -195,8 +201,9 @@ Status HostCompiler::compile(const driver::CompileRequest& request, driver::Comp
     arguments.insert(arguments.end(), {"-o", "image.so", "-x", "c++", name});
     base::ProgramResult result;
     MOJO_RETURN_IF_ERROR(base::run_program(arguments, workspace.path(), result));
-    const bool made = read_file(workspace.path() / "image.so", out.image);
-    if (result.exit_status == 0 && made) {
+    const bool made = read_file(workspace.path() / "image.so", out.image);  // a compiler that fails leaves none
+    const bool may_be_well = result.exit_status == 0 || result.exit_status == base::ProgramResult::unknown;
+    if (may_be_well && made) {
       out.log = std::move(result.output);
       return {};
     }

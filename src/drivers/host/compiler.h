@@ -6,6 +6,7 @@
 
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "driver/compiler.h"
 
@@ -27,6 +28,7 @@ class HostCompiler final : public driver::Compiler {
   const std::string wanted_;
   std::mutex mutex_;  // guards what `find` finds
   std::string path_, identity_;
+  std::vector<std::string> options_;  // of every compilation
 };
 
 }  // namespace mojo::host

@@ -24,7 +24,8 @@ template <class T>
 MOJO_DEVICE T atomic_load(T* at) {
   using Bits = typename Word<sizeof(T)>::type;
 #if MOJO_ON_GPU
-  return bit_cast<T>(*reinterpret_cast<volatile Bits*>(at));
+  const Bits bits = *reinterpret_cast<volatile Bits*>(at);
+  return bit_cast<T>(bits);
 #else
   return bit_cast<T>(__atomic_load_n(reinterpret_cast<Bits*>(at), __ATOMIC_RELAXED));
 #endif

@@ -14,6 +14,7 @@ namespace mojo::platform {
 
 // Static, and its address is never taken, so the compiler knows that no store through a pointer changes it.
 static thread_local unsigned thread_x, thread_y, thread_z, block_x, block_y, block_z;
+static thread_local unsigned long long index_x;  // block_x * size_x + thread_x
 static thread_local unsigned size_x, size_y, size_z, count_x, count_y, count_z;
 static thread_local const MojoHostWork* work;
 
@@ -22,7 +23,8 @@ MOJO_DEVICE unsigned block_size(int axis) { return axis == 0 ? size_x : axis == 
 MOJO_DEVICE unsigned block_index(int axis) { return axis == 0 ? block_x : axis == 1 ? block_y : block_z; }
 MOJO_DEVICE unsigned block_count(int axis) { return axis == 0 ? count_x : axis == 1 ? count_y : count_z; }
 MOJO_DEVICE unsigned long long global_index(int axis) {
-  return static_cast<unsigned long long>(block_index(axis)) * block_size(axis) + thread_index(axis);
+  return axis == 0 ? index_x
+                   : static_cast<unsigned long long>(block_index(axis)) * block_size(axis) + thread_index(axis);
 }
 MOJO_DEVICE void* shared_memory() { return work->shared_memory; }
 
@@ -32,10 +34,12 @@ MOJO_DEVICE void* shared_memory() { return work->shared_memory; }
 extern "C" __attribute__((noinline, visibility("default"))) inline void mojo_host_barrier() {
   using namespace mojo::platform;
   const unsigned x = thread_x, y = thread_y, z = thread_z;
+  const unsigned long long index = index_x;
   work->barrier(work->state);
   thread_x = x;
   thread_y = y;
   thread_z = z;
+  index_x = index;
 }
 
 namespace mojo::platform {
@@ -64,22 +68,47 @@ inline T take(const unsigned char*& from) {
   return value;
 }
 
+// The threads of one row of a block. A function of its own, whose loop is written for the compiler: its variable is what
+// global_index() gives, so that `if (i < n)` is a condition on the loop's own variable, by which GCC splits the loop in
+// two and vectorises both; and the masks, which change nothing, tell that it does not overflow.
+template <class Kernel, class... Arguments>
+__attribute__((noinline)) void run_row(unsigned first, unsigned count, Kernel kernel, Arguments... arguments) {
+  const unsigned begin = first & 0x3fffffff, end = begin + (count & 2047);
+  for (unsigned i = begin; i < end; ++i) {
+    thread_x = i - begin;
+    index_x = i;
+    kernel(arguments...);
+  }
+}
+
+// The same where an index takes more than 32 bits.
+template <class Kernel, class... Arguments>
+__attribute__((noinline)) void run_far_row(unsigned long long first, unsigned count, Kernel kernel,
+                                           Arguments... arguments) {
+  for (unsigned i = 0; i < count; ++i) {
+    thread_x = i;
+    index_x = first + i;
+    kernel(arguments...);
+  }
+}
+
 // The blocks first <= b < last of a kernel without barriers.
 struct Blocks {
   unsigned long long first, last;
 
   template <class Kernel, class... Arguments>
   __attribute__((always_inline)) void operator()(Kernel kernel, Arguments... arguments) const {
-    const unsigned nx = size_x, ny = size_y, nz = size_z;
     for (unsigned long long block = first; block < last; ++block) {
       enter_block(block);
-      for (unsigned tz = 0; tz < nz; ++tz) {
+      const unsigned long long row = static_cast<unsigned long long>(block_x) * size_x;
+      for (unsigned tz = 0; tz < size_z; ++tz) {
         thread_z = tz;
-        for (unsigned ty = 0; ty < ny; ++ty) {
+        for (unsigned ty = 0; ty < size_y; ++ty) {
           thread_y = ty;
-          for (unsigned tx = 0; tx < nx; ++tx) {
-            thread_x = tx;
-            kernel(arguments...);
+          if (row + size_x <= 0x3fffffff) {
+            run_row(static_cast<unsigned>(row), size_x, kernel, arguments...);
+          } else {
+            run_far_row(row, size_x, kernel, arguments...);
           }
         }
       }
@@ -98,6 +127,7 @@ struct Thread {
     thread_x = thread % size_x;
     thread_y = thread / size_x % size_y;
     thread_z = thread / size_x / size_y;
+    index_x = static_cast<unsigned long long>(block_x) * size_x + thread_x;
     kernel(arguments...);
   }
 };
