@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from torch_mojo_backend import _build_info
+from torch_mojo_backend._cache_command import add_cache_command, cache_line, run_cache_command
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -24,6 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands.add_parser("docs-settings", help="print the page docs/environment.md")
     commands.add_parser("docs-ops", help="print the page docs/ops.md")
     commands.add_parser("cmake-dir", help="print the folder of the CMake package `mojo`, for -Dmojo_DIR=")
+    add_cache_command(commands)
     chosen = parser.parse_args(arguments)
     try:
         if chosen.command == "docs-settings":
@@ -34,6 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(ops_page(), end="")
         elif chosen.command == "cmake-dir":
             print(cmake_dir())
+        elif chosen.command == "cache":
+            run_cache_command(chosen)
         else:
             found = collect()
             print(json.dumps(found, indent=2) if chosen.json else as_text(found))
@@ -87,6 +91,7 @@ def collect() -> dict[str, Any]:
         "python": platform.python_version(),
         "driver": _C.driver_name(),
         "devices": devices,
+        "cache": {"directory": _C.cache_directory(), **_C.cache_statistics()},
         "settings": _C.settings(),
         "warnings": _C.unknown_settings(),
     }
@@ -106,6 +111,7 @@ def as_text(found: dict[str, Any]) -> str:
             f"  mojo:{device['index']:<7}{device['name']}, {device['total_memory'] / 2**30:.1f} GiB, "
             f"{device['workers']} workers"
         )
+    lines.append(f"  cache       {cache_line()}")
     lines.append("settings")
     width = max(len(row["name"]) for row in found["settings"])
     for row in found["settings"]:

@@ -1,5 +1,7 @@
 #include "jit/compile_cache.h"
 
+#include <unistd.h>
+
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -11,6 +13,7 @@
 #include "jit/cache_key.h"
 #include "jit/disk_cache.h"
 #include "jit/file_system.h"
+#include "jit/statistics_file.h"
 
 namespace mojo::jit {
 namespace {
@@ -54,6 +57,9 @@ struct CompileCache::Impl {
   std::condition_variable landed;
   std::map<Digest, std::shared_ptr<Flight>> flights;
   std::uint64_t uses = 0, kept_bytes = 0;  // under the mutex
+  std::mutex saved_mutex;
+  CompileCacheStatistics saved;  // what the folder's counts have of this object; under saved_mutex
+  const pid_t process = getpid();
   std::atomic<bool> warned{false};
   std::atomic<std::uint64_t> memory_hits{0}, disk_hits{0}, misses{0}, failures{0}, written{0}, evicted{0}, rejected{0};
   std::atomic<std::uint64_t> compile_microseconds{0}, load_microseconds{0};
@@ -110,6 +116,7 @@ Status CompileCache::get(driver::Compiler& compiler, const driver::CompileReques
       }
     }
     self.landed.notify_all();
+    if (self.misses != 0) save_statistics();
     out = std::move(image);
     return status;
   } catch (const std::bad_alloc&) {
@@ -189,6 +196,28 @@ CompileCacheStatistics CompileCache::statistics() const noexcept {
   return s;
 }
 
+void CompileCache::save_statistics() noexcept {
+  Impl& self = *impl_;
+  // What a forked child counts up to here is its parent's to save.
+  if (!self.on_disk() || getpid() != self.process) return;
+  const std::lock_guard guard(self.saved_mutex);
+  const CompileCacheStatistics now = statistics();
+  if (now == self.saved) return;
+  try {
+    if (!self.disk.check_directory().ok()) return;
+  } catch (const std::bad_alloc&) {
+    return;
+  }
+  add_to_statistics_file(self.options.directory, now - self.saved);
+  self.saved = now;
+}
+
+CompileCacheStatistics CompileCache::folder_statistics() noexcept {
+  if (!impl_->on_disk()) return {};
+  save_statistics();
+  return read_statistics_file(impl_->options.directory);
+}
+
 CompileCacheUsage CompileCache::disk_usage() const noexcept {
   try {
     if (!impl_->on_disk()) return {};
@@ -206,6 +235,11 @@ Status CompileCache::clear(std::uint64_t& removed) noexcept {
       std::lock_guard guard(impl_->mutex);
       std::erase_if(impl_->flights, [](const auto& each) { return each.second->done; });
       impl_->kept_bytes = 0;
+    }
+    if (impl_->on_disk()) {
+      const std::lock_guard guard(impl_->saved_mutex);
+      impl_->saved = statistics();
+      remove_statistics_file(impl_->options.directory);
     }
     return impl_->on_disk() ? impl_->disk.clear(removed) : Status();
   } catch (const std::bad_alloc&) {

@@ -35,6 +35,20 @@ struct CompileCacheStatistics {
   std::uint64_t memory_hits = 0, disk_hits = 0, misses = 0, failures = 0;  // failures: sources that did not compile
   std::uint64_t compile_milliseconds = 0, load_milliseconds = 0;
   std::uint64_t written = 0, evicted = 0, rejected = 0;  // files; rejected: there, but damaged or of something else
+
+  bool operator==(const CompileCacheStatistics&) const = default;
+  // What was counted between two states of one object.
+  friend CompileCacheStatistics operator-(const CompileCacheStatistics& a, const CompileCacheStatistics& b) {
+    return {a.memory_hits - b.memory_hits,
+            a.disk_hits - b.disk_hits,
+            a.misses - b.misses,
+            a.failures - b.failures,
+            a.compile_milliseconds - b.compile_milliseconds,
+            a.load_milliseconds - b.load_milliseconds,
+            a.written - b.written,
+            a.evicted - b.evicted,
+            a.rejected - b.rejected};
+  }
 };
 
 struct CompileCacheUsage {
@@ -50,7 +64,12 @@ class CompileCache {
   CompileCache& operator=(const CompileCache&) = delete;
 
   Status get(driver::Compiler& compiler, const driver::CompileRequest& request, CompiledImagePtr& out) noexcept;
-  CompileCacheStatistics statistics() const noexcept;
+  CompileCacheStatistics statistics() const noexcept;  // of this object
+  // Of all that used the folder, this object included; `clear` sets them to zero.
+  CompileCacheStatistics folder_statistics() noexcept;
+  // Adds what was counted since the last time to the counts in the folder: after each compilation, and for the owner to
+  // call before it goes.
+  void save_statistics() noexcept;
   const CompileCacheOptions& options() const noexcept;
   CompileCacheUsage disk_usage() const noexcept;
   // Forgets what is kept in memory, failures too, and removes the cache's files. Compilations under way are not disturbed.

@@ -12,6 +12,7 @@
 #include <atomic>
 #include <string_view>
 
+#include "base/descriptor.h"
 #include "jit/cache_file.h"
 
 namespace mojo::jit {
@@ -21,20 +22,6 @@ constexpr std::string_view image_suffix = ".image", temporary_suffix = ".tmp";
 // A temporary file so old has lost its writer.
 constexpr std::int64_t abandoned_seconds = 600;
 constexpr off_t largest_file = off_t{1} << 30;
-
-class Descriptor {
- public:
-  explicit Descriptor(int value) : value_(value) {}
-  ~Descriptor() {
-    if (value_ >= 0) close(value_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return value_; }
-
- private:
-  const int value_;
-};
 
 bool read_all(int descriptor, std::vector<std::byte>& out) {
   for (std::size_t done = 0; done < out.size();) {
@@ -78,7 +65,7 @@ Status DiskCache::check_directory() const {
 
 DiskCache::Found DiskCache::load(const Digest& key, CompiledImage& out) {
   if (!check_directory().ok()) return Found::no;
-  const Descriptor file(open(path_of(key).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  const base::Descriptor file(open(path_of(key).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (file.get() < 0) return errno == ENOENT ? Found::no : Found::damaged;
   struct stat there {};
   if (fstat(file.get(), &there) != 0 || !S_ISREG(there.st_mode) || there.st_uid != geteuid() ||

@@ -25,6 +25,9 @@ class DiskCache {
   // `evicted`: how many other files had to go.
   Status store(const Digest& key, const CompiledImage& image, std::uint64_t& evicted);
 
+  // Whether what is in the folder may be trusted: it is there, and nobody else may write to it.
+  Status check_directory() const;
+
   struct Usage {
     std::uint64_t files = 0, bytes = 0;
   };
@@ -36,7 +39,6 @@ class DiskCache {
  private:
   struct Entry;
   std::string path_of(const Digest& key) const { return directory_ + "/" + hex(key) + ".image"; }
-  Status check_directory() const;
   std::vector<Entry> entries() const;
   std::uint64_t evict(const std::string& keep);
 

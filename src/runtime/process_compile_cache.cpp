@@ -1,5 +1,7 @@
 #include "runtime/process_compile_cache.h"
 
+#include <cstdlib>
+
 #include "base/env.h"
 #include "mojo/cache.h"
 #include "mojo/error.h"
@@ -16,6 +18,7 @@ jit::CompileCache& process_compile_cache() {
     jit::CompileCacheOptions options;
     options.directory = settings.cache_directory;
     options.size_limit = settings.cache_bytes;
+    std::atexit([] { process_compile_cache().save_statistics(); });
     return new jit::CompileCache(std::move(options));
   }();
   return *cache;
@@ -23,11 +26,9 @@ jit::CompileCache& process_compile_cache() {
 
 }  // namespace runtime
 
-std::string cache_directory() { return runtime::process_compile_cache().options().directory; }
+namespace {
 
-CacheStatistics cache_statistics() {
-  jit::CompileCache& cache = runtime::process_compile_cache();
-  const jit::CompileCacheStatistics counted = cache.statistics();
+CacheStatistics with_usage(const jit::CompileCacheStatistics& counted, const jit::CompileCache& cache) {
   const jit::CompileCacheUsage usage = cache.disk_usage();
   CacheStatistics out;
   out.memory_hits = counted.memory_hits;
@@ -43,6 +44,20 @@ CacheStatistics cache_statistics() {
   out.bytes = usage.bytes;
   out.size_limit = cache.options().size_limit;
   return out;
+}
+
+}  // namespace
+
+std::string cache_directory() { return runtime::process_compile_cache().options().directory; }
+
+CacheStatistics cache_statistics() {
+  jit::CompileCache& cache = runtime::process_compile_cache();
+  return with_usage(cache.statistics(), cache);
+}
+
+CacheStatistics cache_totals() {
+  jit::CompileCache& cache = runtime::process_compile_cache();
+  return with_usage(cache.folder_statistics(), cache);
 }
 
 Status clear_cache(std::uint64_t* removed) noexcept {
