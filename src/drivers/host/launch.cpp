@@ -80,7 +80,7 @@ bool LaunchState::take(std::uint64_t wanted, std::uint64_t& first, std::uint64_t
   std::uint64_t at = next_block.load(std::memory_order_relaxed);
   do {
     if (at >= blocks) return false;
-    last = at + std::min(wanted, blocks - at);
+    last = at + std::clamp<std::uint64_t>(wanted, 1, blocks - at);
   } while (!next_block.compare_exchange_weak(at, last, std::memory_order_relaxed));
   first = at;
   return true;
