@@ -273,6 +273,23 @@ extern "C" MOJO_KERNEL void count(mojo::Buffer<unsigned> counts) {
   }
 }
 
+// Larger than the stack that a thread has where there are barriers.
+TEST_P(Launches, AThreadOfAKernelWithoutBarriersMayKeepALargeArray) {
+  auto k = kernel(R"(
+extern "C" MOJO_KERNEL void large(mojo::Buffer<float> x, unsigned step) {
+  float t[40000];
+  const unsigned me = mojo::global_index();
+  for (unsigned i = 0; i < 40000; ++i) t[i] = static_cast<float>(i + me);
+  x[me] = t[39999 - me * step];
+}
+)",
+                  "large");
+  const Buffer x = buffer<float>(64);
+  MOJO_OK(launch(*k, {4}, {16}, 0, x, 3u));
+  const auto got = download<float>(x);
+  for (unsigned i = 0; i < 64; ++i) ASSERT_EQ(got[i], static_cast<float>(39999 - 2 * i));
+}
+
 TEST_P(Launches, ShuttingDownEndsALaunchBetweenItsBlocks) {  // G-05
   if (!device_->capabilities().has(driver::Capability::host_accessible_memory)) GTEST_SKIP() << "cannot look inside";
   auto k = kernel(R"(

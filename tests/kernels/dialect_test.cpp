@@ -7,6 +7,7 @@
 #include "conformance/driver_under_test.h"
 #include "jit/compile_cache.h"
 #include "jit/dialect.h"
+#include "mojo/float16.h"
 
 namespace mojo::kernels {
 namespace {
@@ -128,6 +129,9 @@ extern "C" MOJO_KERNEL void f(mojo::Buffer<const float> x, mojo::Buffer<mojo::ha
     }
     ASSERT_EQ(halves[i], nearest(value, value_of_half, 0x7c00, 65536)) << value;
     ASSERT_EQ(brains[i], nearest(value, value_of_bfloat16, 0x7f80, std::ldexp(1.0, 128))) << value;
+    // The host's types of that name are the same.
+    ASSERT_EQ(halves[i], half(values[i]).bits) << value;
+    ASSERT_EQ(brains[i], bfloat16(values[i]).bits) << value;
   }
 }
 
@@ -154,6 +158,9 @@ extern "C" MOJO_KERNEL void f(mojo::Buffer<const mojo::half> h, mojo::Buffer<con
       ASSERT_TRUE(std::isnan(value_of_half(halves[bits])));
     } else {
       ASSERT_EQ(half_values[bits], expected);
+      half host;
+      host.bits = b;
+      ASSERT_EQ(static_cast<float>(host), expected);
       ASSERT_EQ(halves[bits], b);
     }
     if (std::isnan(value_of_bfloat16(b))) {

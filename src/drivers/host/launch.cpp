@@ -59,9 +59,9 @@ Status check(const driver::Launch& launch) {
                    std::to_string(entry.argument_count));
   }
   for (unsigned i = 0; i < entry.argument_count; ++i) {
-    if (launch.argument_sizes[i] != entry.argument_sizes[i]) {
+    if (launch.argument_sizes[i] != entry.parameters[i].size) {
       return invalid("argument " + std::to_string(i) + " has " + std::to_string(launch.argument_sizes[i]) +
-                     " bytes; the kernel's has " + std::to_string(entry.argument_sizes[i]));
+                     " bytes; the kernel's has " + std::to_string(entry.parameters[i].size));
     }
     if (launch.arguments[i] == nullptr) return invalid("argument " + std::to_string(i) + " is null");
   }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "mojo/kernel/host_abi.h"
+#include "mojo/kernel/host_parameter.h"
 
 // inline: what no entry uses is not there, barriers included.
 #define MOJO_KERNEL inline
@@ -159,8 +160,8 @@ struct Entry<kernel> {
     Call{Thread{block, thread}, take<Parameters>(from)...};
   }
 
-  static constexpr unsigned sizes[sizeof...(Parameters) + 1] = {sizeof(Parameters)..., 0};
-  static constexpr MojoHostEntry entry{sizeof...(Parameters), sizes, run_blocks, run_thread};
+  static constexpr MojoHostParameter parameters[sizeof...(Parameters) + 1] = {describe<Parameters>()..., {}};
+  static constexpr MojoHostEntry entry{sizeof...(Parameters), parameters, run_blocks, run_thread};
 };
 
 }  // namespace mojo::platform
