@@ -28,6 +28,14 @@ MOJO_DEVICE unsigned long long global_index(int axis) {
                    : static_cast<unsigned long long>(block_index(axis)) * block_size(axis) + thread_index(axis);
 }
 MOJO_DEVICE void* shared_memory() { return work->shared_memory; }
+MOJO_DEVICE void fence() {
+#if defined(__SANITIZE_THREAD__)
+  // ThreadSanitizer does not know fences. An access that all of them make orders them for it.
+  static unsigned all;
+  __atomic_fetch_add(&all, 1u, __ATOMIC_SEQ_CST);
+#endif
+  __atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
 
 }  // namespace mojo::platform
 
