@@ -155,5 +155,58 @@ TEST_P(Launches, ADroppedLaunchLeavesNothing) {
   queue_ = queue(*device_);  // the old one with its launch goes
 }
 
+// A library that is built with a sanitizer has device code checked by it too.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+void run_alone(const std::string& body, unsigned blocks) {
+  ConformanceBase base(host::make_host_driver(host_options(2)));
+  auto device = base.open();
+  auto q = base.queue(*device);
+  const std::vector<std::string> entries{"f"};
+  const std::string source = "extern \"C\" MOJO_KERNEL void f(mojo::Buffer<int> x) { " + body + " }\n";
+  driver::CompileRequest request;
+  request.source = source;
+  request.entries = entries;
+  request.headers = jit::dialect_headers();
+  driver::Compiler* compiler = nullptr;
+  jit::CompiledImagePtr image;
+  std::unique_ptr<driver::Module> module;
+  std::unique_ptr<driver::Kernel> k;
+  MOJO_OK(device->compiler(compiler));
+  MOJO_OK(cache().get(*compiler, request, image));
+  MOJO_OK(device->load_module(image->bytes, module));
+  MOJO_OK(module->kernel("f", k));
+  std::vector<int> memory(64, 0x7fffffff);
+  const Buffer x{reinterpret_cast<std::uint64_t>(memory.data()), memory.size()};
+  const void* const arguments[] = {&x};
+  const std::uint32_t sizes[] = {sizeof x};
+  driver::Launch l;
+  l.kernel = k.get();
+  l.grid = {blocks};
+  l.block = {4};
+  l.arguments = arguments;
+  l.argument_sizes = sizes;
+  MOJO_OK(q->launch(l, base.tag()));
+  MOJO_OK(q->synchronize());
+}
+
+TEST(SanitizedKernelsDeathTest, AreChecked) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  run_alone("x[mojo::thread_index()] = mojo::block_sum(1);", 1);
+#if defined(__SANITIZE_ADDRESS__)
+  EXPECT_DEATH(run_alone("x[64 + mojo::thread_index()] = 1;", 1), "heap-buffer-overflow");
+  EXPECT_DEATH(run_alone("x[0] += 1;", 1), "signed integer overflow");
+  EXPECT_DEATH(run_alone("MOJO_SHARED int t[4]; mojo::barrier(); t[x[0] - 0x7ffffffa] = 1; x[0] = t[0];", 1),
+               "out of bounds|global-buffer-overflow");
+  // On the stack of a thread of a block, after it was left and entered again.
+  EXPECT_DEATH(run_alone("int t[4] = {}; int* p = t; asm volatile(\"\" : \"+r\"(p) : : \"memory\");"
+                         "for (int i = 0; i < x[1] - 0x7fffffff + 5; ++i) { mojo::barrier(); p[i] = i; } x[0] = t[0];",
+                         1),
+               "stack-buffer-overflow");
+#else
+  EXPECT_DEATH(run_alone("for (int i = 0; i < 1000; ++i) x[0] = x[0] ^ i;", 1u << 14), "data race");
+#endif
+}
+#endif
+
 }  // namespace
 }  // namespace mojo::conformance

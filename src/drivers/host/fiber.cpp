@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <new>
 #include <vector>
 
@@ -139,7 +140,7 @@ struct FiberPool::Fiber {
 };
 
 struct FiberPool::Stacks {
-  std::vector<Fiber> fibers;
+  std::deque<Fiber> fibers;  // those that there are stay where they are: each knows itself while others are added
   std::vector<std::pair<void*, std::size_t>> mappings;
   int guards = 0;
 };
@@ -172,27 +173,30 @@ bool FiberPool::reserve(unsigned count) noexcept {
 bool FiberPool::add_stacks(unsigned count) noexcept {
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   const std::size_t each = stack_bytes + page;
+  const std::size_t have = stacks_->fibers.size();
   try {
-    stacks_->fibers.reserve(stacks_->fibers.size() + count);
     stacks_->mappings.reserve(stacks_->mappings.size() + 1);
+    stacks_->fibers.resize(have + count);
   } catch (const std::bad_alloc&) {
     return false;
   }
   void* const start = mmap(nullptr, each * count, PROT_READ | PROT_WRITE,
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
-  if (start == MAP_FAILED) return false;
+  if (start == MAP_FAILED) {
+    stacks_->fibers.resize(have);
+    return false;
+  }
   stacks_->mappings.emplace_back(start, each * count);
   for (unsigned i = 0; i < count; ++i) {
     auto* guard = static_cast<unsigned char*>(start) + each * i;
     if (protect(guard, page)) ++stacks_->guards;
-    Fiber fiber;
-    fiber.index = static_cast<unsigned>(stacks_->fibers.size());
+    Fiber& fiber = stacks_->fibers[have + i];
+    fiber.index = static_cast<unsigned>(have) + i;
     fiber.bottom = guard + page;
     fiber.stack_pointer = first_frame(fiber.bottom + stack_bytes, &FiberPool::fiber_main);
 #if defined(MOJO_FIBER_TSAN)
     fiber.context = __tsan_create_fiber(0);
 #endif
-    stacks_->fibers.push_back(fiber);
   }
   return true;
 }

@@ -64,6 +64,15 @@ TEST(Fibers, ManyPoolsLeaveTheSystemMappings) {
   EXPECT_LT(mappings(), before + 100);
 }
 
+// Fibers that have run before go on where more were added behind them.
+TEST(Fibers, APoolGrowsBetweenRuns) {
+  FiberPool pool;
+  for (const unsigned count : {1U, 2U, 3U, 17U, 5U, stacks, 2U}) {
+    ASSERT_TRUE(pool.reserve(count));
+    EXPECT_TRUE(works(pool, count)) << count;
+  }
+}
+
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 [[gnu::noinline]] int fill_stack(int depth) {
   volatile char frame[1024];
