@@ -35,7 +35,7 @@ set_target_properties(torch_mojo PROPERTIES
 target_link_libraries(torch_mojo PRIVATE mojo_compile_torch mojo_runtime)
 # Registrations in it live as long as the process.
 target_link_options(torch_mojo PRIVATE "LINKER:-z,nodelete")
-install(TARGETS torch_mojo LIBRARY DESTINATION torch_mojo_backend/lib COMPONENT python)
+install(TARGETS torch_mojo LIBRARY DESTINATION torch_mojo_backend/lib COMPONENT python EXCLUDE_FROM_ALL)
 
 if(module)
   Python_add_library(mojo_python MODULE WITH_SOABI ${module})
@@ -47,5 +47,5 @@ if(module)
   target_include_directories(mojo_python PRIVATE ${python_includes})
   target_compile_definitions(mojo_python PRIVATE TORCH_EXTENSION_NAME=_C)
   target_link_libraries(mojo_python PRIVATE mojo_compile_torch torch_mojo mojo_runtime torch_python)
-  install(TARGETS mojo_python LIBRARY DESTINATION torch_mojo_backend COMPONENT python)
+  install(TARGETS mojo_python LIBRARY DESTINATION torch_mojo_backend COMPONENT python EXCLUDE_FROM_ALL)
 endif()

@@ -104,7 +104,10 @@ class Checker:
         for path in sorted(self.include.rglob("*.h")):
             self.public_header(path)
         for path in sorted([*self.src.rglob("*.h"), *self.src.rglob("*.cpp")]):
-            self.source(path)
+            if self.src / "kernels" in path.parents:
+                self.device_text(path)
+            else:
+                self.source(path)
         return self.problems
 
     def includes(self, text: str) -> list[tuple[int, str, str]]:
@@ -139,6 +142,15 @@ class Checker:
         self.names(path, code, ENVIRONMENT, "outside src/base/env*")
         for pattern in VENDOR_NAMES:
             self.names(path, code, pattern, "in the public headers, which know no vendor")
+
+    def device_text(self, path: pathlib.Path) -> None:
+        """What runs on the device: data to us. It includes only what is beside it, or handed over by the driver."""
+        text = path.read_text()
+        self.opening(path, text, without_comments_and_strings(text))
+        for line, bracket, header in self.includes(text):
+            beside = (self.src / "kernels" / "include" / header).is_file()
+            if bracket == "<" or not (beside or header == "mojo/kernel/host_abi.h"):
+                self.report(path, line, f"device code includes {header}: only the dialect's own headers")
 
     def source(self, path: pathlib.Path) -> None:
         where = path.relative_to(self.src).as_posix()

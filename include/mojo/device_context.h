@@ -6,13 +6,16 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "mojo/device_event.h"
+#include "mojo/device_function.h"
 #include "mojo/device_ptr.h"
 #include "mojo/device_stream.h"
+#include "mojo/element_count.h"
 #include "mojo/export.h"
 #include "mojo/memory_statistics.h"
 
@@ -21,6 +24,11 @@ namespace mojo {
 namespace detail {
 class DeviceState;
 }
+
+template <class T>
+class DeviceBuffer;
+template <class T>
+class PinnedBuffer;
 
 struct DeviceProperties {
   std::string name;
@@ -52,6 +60,7 @@ enum class Feature : std::uint8_t {
   portable_pinned_memory,
   async_host_copies,
   launch,
+  compile,
 };
 
 // Memory from the caching allocator. `handle` frees it and names it in O(1); `bytes` is what was asked for.
@@ -93,6 +102,29 @@ class MOJO_API DeviceContext {
   // failure of any stream and keeps the rest.
   void synchronize() const;
 
+  // Compiles `source` at run time for this device, or takes the result from the cache, and loads its function `name`
+  // (docs/kernels.md has the dialect of C++ that it is written in). Blocks the host while the compiler runs; enqueues nothing.
+  // `options` go to the compiler after the driver's own. Throws invalid_argument with the compiler's own text if the source
+  // does not compile, naming the function if it is not in it, or naming the first parameter that is another in `Signature`
+  // than in the source; unavailable where there is no compiler, or it fails for another reason than the source.
+  template <class Signature>
+  DeviceFunction<Signature> compile_function(std::string_view source, std::string_view name,
+                                             std::span<const std::string> options = {}) const {
+    return DeviceFunction<Signature>(
+        compile_described_function(source, name, options, DeviceFunction<Signature>::parameters));
+  }
+  // The same for DeviceStream::enqueue.
+  UntypedFunction compile_untyped_function(std::string_view source, std::string_view name,
+                                           std::span<const std::string> options = {}) const;
+
+  // `count` elements of device memory for use on `stream` (mojo/device_buffer.h); 0 gives an empty buffer.
+  // invalid_argument for a negative count, out_of_range for one beyond all memory, else as allocate_bytes.
+  template <class T>
+  DeviceBuffer<T> allocate(ElementCount count, DeviceStream stream) const;
+  // `count` elements of pinned host memory (mojo/pinned_buffer.h), by way of this device.
+  template <class T>
+  PinnedBuffer<T> allocate_pinned(ElementCount count) const;
+
   // Memory of `bytes` bytes (0 gives a null allocation) for use on `stream`. Blocks the host only before it reports
   // out of memory.
   Allocation allocate_bytes(std::uint64_t bytes, DeviceStream stream) const;
@@ -122,6 +154,9 @@ class MOJO_API DeviceContext {
   friend bool operator==(DeviceContext, DeviceContext) noexcept = default;
 
  private:
+  UntypedFunction compile_described_function(std::string_view source, std::string_view name,
+                                             std::span<const std::string> options,
+                                             std::span<const ParameterDescription> parameters) const;
   explicit DeviceContext(detail::DeviceState* state) noexcept : state_(state) {}
   detail::DeviceState* state_;
 };

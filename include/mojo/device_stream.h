@@ -7,15 +7,20 @@
 //   of its device, or of an event recorded after the failure (O-08).
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
+#include <type_traits>
 
+#include "mojo/buffer.h"
 #include "mojo/copy_plan.h"
 #include "mojo/device_event.h"
 #include "mojo/device_ptr.h"
 #include "mojo/export.h"
 #include "mojo/host_task.h"
+#include "mojo/launch_config.h"
 
 namespace mojo {
 
@@ -24,6 +29,14 @@ class StreamState;
 }
 
 class CompletionFlag;
+class UntypedFunction;
+template <class Signature>
+class DeviceFunction;
+
+namespace detail {
+// Calls `call(state)` and makes a Status of what it throws.
+MOJO_API Status run_guarded(void (*call)(void*), void* state) noexcept;
+}  // namespace detail
 
 struct StreamOptions {
   int priority = 0;  // lower number, higher priority; clamped to the device's range
@@ -59,10 +72,41 @@ class MOJO_API DeviceStream {
   void enqueue_host_task(const HostTask& task, std::span<const Access> accesses = {}) const;
   // Enqueues cuLaunchHostFunc's like: `func(user_data)` runs on a driver thread after all earlier work (D-05).
   void enqueue_host_func(void (*func)(void*), void* user_data) const;
+  // The same for anything that can be called without arguments, move-only callables included. It is moved into the queue,
+  // called once and destroyed on the driver's thread; what it throws is kept on the stream.
+  template <class Callable>
+  requires std::invocable < std::decay_t<Callable>
+  & > void enqueue_host_func(Callable&& callable) const;
   // Enqueues: holds the stream until the flag's 64-bit value equals `value`; holds nothing else (D-06).
   void wait_for_host_value(const CompletionFlag& flag, std::uint64_t value) const;
   // Enqueues: keeps the stream busy for so long, holding no thread.
   void enqueue_delay(std::uint64_t nanoseconds) const;
+
+  // Enqueues a launch of a compiled function. The arguments' types are checked by the C++ compiler against the function's
+  // parameters: a DeviceBuffer<T> or Buffer<T> where Buffer<T> or Buffer<const T> is asked for, numbers that are not
+  // narrowed. Arguments are copied; buffers must live until the call returns. Throws invalid_argument for no function, one of
+  // another device, a grid or block of zero or beyond the limits, a buffer of another device.
+  template <class... P, class... A>
+  void enqueue_function(const DeviceFunction<void(P...)>& function, const LaunchConfig& config, A&&... arguments) const;
+  // The same without types: `arguments[i]` points to `argument_sizes[i]` bytes, a buffer being its address and its number
+  // of elements, 64 bits each. `accesses` names the memory it touches. Returns the error's message instead of throwing.
+  std::optional<std::string> enqueue(const UntypedFunction& function, const LaunchConfig& config,
+                                     std::span<const void* const> arguments,
+                                     std::span<const std::uint32_t> argument_sizes,
+                                     std::span<const Access> accesses = {}) const;
+
+  // Enqueues a copy of all elements, the destination first. Each side is a DeviceBuffer, a Buffer, or host memory: a
+  // PinnedBuffer or any contiguous range (span, vector, array). Both sides have as many elements of one type.
+  //   pinned <-> device: enqueues; leave the host's side alone until the copy is complete.
+  //   pageable -> device: enqueues; the data is staged, and the caller's memory free again, when the call returns.
+  //   device -> pageable: blocks the host until the data is there, and raises the stream's failures.
+  //   device -> device: enqueues. One side may be of another device than the stream; then order that device's streams too.
+  template <class Destination, class Source>
+  void copy(Destination&& destination, Source&& source) const;
+  // Enqueues `value` over all elements of a DeviceBuffer or Buffer.
+  template <detail::DeviceMemory Destination>
+  void fill(Destination&& destination,
+            const std::type_identity_t<typename detail::view_of<Destination>::value_type>& value) const;
 
   // Enqueues a linear copy within a device or, with `src_device` another index, between devices. The bytes do not
   // pass through the host where peers can reach each other. Orders this stream only: see wait rules in the docs.
@@ -84,7 +128,18 @@ class MOJO_API DeviceStream {
 
  private:
   explicit DeviceStream(detail::StreamState* state) noexcept : state_(state) {}
+  void copy_buffers(const detail::RawBuffer& dst, const detail::RawBuffer& src) const;
+  void upload_buffer(const detail::RawBuffer& dst, const void* src, std::uint64_t count) const;
+  void download_buffer(void* dst, std::uint64_t count, const detail::RawBuffer& src) const;
+  void fill_buffer(const detail::RawBuffer& dst, std::uint64_t pattern) const;
+  void launch(const UntypedFunction& function, const LaunchConfig& config, std::span<const void* const> arguments,
+              std::span<const std::uint32_t> argument_sizes, std::span<const detail::RawBuffer> buffers) const;
   detail::StreamState* state_;
 };
 
 }  // namespace mojo
+
+// The bodies of the templates above.
+#include "mojo/detail/stream_copy.h"
+#include "mojo/detail/stream_host_function.h"
+#include "mojo/detail/stream_launch.h"

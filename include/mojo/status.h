@@ -11,6 +11,8 @@
 #include <string>
 #include <utility>
 
+#include "mojo/export.h"
+
 namespace mojo {
 
 // What kind of failure it is. The text says what was attempted; the code says what a caller may do about it.
@@ -30,7 +32,7 @@ enum class StatusCode : std::uint8_t {
 };
 
 // Lower-case name of a code, "out_of_memory" for instance; never null.
-const char* status_code_name(StatusCode code) noexcept;
+MOJO_API const char* status_code_name(StatusCode code) noexcept;
 
 // Success, or a code with a message and, for queued work, the exception that caused it.
 // Success is a null pointer: it costs no allocation and is free to move.

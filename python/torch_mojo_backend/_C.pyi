@@ -29,6 +29,18 @@ def shutting_down() -> bool: ...
 def shut_down() -> None:
     """Stops the devices: running work ends, queued work is dropped. Registration has Python call it at exit."""
 
+def cache_directory() -> str:
+    """Where compiled device functions are kept; empty if they are not."""
+
+def cache_statistics() -> dict[str, int]:
+    """What this process did with the cache, and what the folder holds now."""
+
+def cache_totals() -> dict[str, int]:
+    """What all processes did since the folder was last cleared, and what it holds now."""
+
+def clear_cache() -> int:
+    """Removes the cache's files and counts; the number of files. RuntimeError for one that cannot be removed."""
+
 def host_waits() -> int:
     """How often this thread has waited for a device, whether or not it had to block."""
 

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from torch_mojo_backend import _build_info
+from torch_mojo_backend._cache_command import add_cache_command, cache_line, run_cache_command
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -23,6 +24,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     info.add_argument("--json", action="store_true", help="print one JSON object")
     commands.add_parser("docs-settings", help="print the page docs/environment.md")
     commands.add_parser("docs-ops", help="print the page docs/ops.md")
+    commands.add_parser("cmake-dir", help="print the folder of the CMake package `mojo`, for -Dmojo_DIR=")
+    add_cache_command(commands)
     chosen = parser.parse_args(arguments)
     try:
         if chosen.command == "docs-settings":
@@ -31,6 +34,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             from torch_mojo_backend._ops_page import ops_page
 
             print(ops_page(), end="")
+        elif chosen.command == "cmake-dir":
+            print(cmake_dir())
+        elif chosen.command == "cache":
+            run_cache_command(chosen)
         else:
             found = collect()
             print(json.dumps(found, indent=2) if chosen.json else as_text(found))
@@ -42,6 +49,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {failure}", file=sys.stderr)
         return 1
     return 0
+
+
+def cmake_dir() -> str:
+    """The folder of mojoConfig.cmake: beside the library, also where that is a link into a build tree."""
+    library = os.path.realpath(os.path.join(os.path.dirname(__file__), "lib", "libmojo_runtime.so"))
+    folder = os.path.join(os.path.dirname(library), "cmake", "mojo")
+    if not os.path.exists(os.path.join(folder, "mojoConfig.cmake")):
+        raise RuntimeError(f"this installation has no CMake package: there is no {folder}/mojoConfig.cmake")
+    return folder
 
 
 def collect() -> dict[str, Any]:
@@ -75,6 +91,7 @@ def collect() -> dict[str, Any]:
         "python": platform.python_version(),
         "driver": _C.driver_name(),
         "devices": devices,
+        "cache": {"directory": _C.cache_directory(), **_C.cache_statistics()},
         "settings": _C.settings(),
         "warnings": _C.unknown_settings(),
     }
@@ -94,6 +111,7 @@ def as_text(found: dict[str, Any]) -> str:
             f"  mojo:{device['index']:<7}{device['name']}, {device['total_memory'] / 2**30:.1f} GiB, "
             f"{device['workers']} workers"
         )
+    lines.append(f"  cache       {cache_line()}")
     lines.append("settings")
     width = max(len(row["name"]) for row in found["settings"])
     for row in found["settings"]:

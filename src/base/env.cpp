@@ -1,9 +1,12 @@
 #include "base/env.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdlib>
+#include <filesystem>
 #include <limits>
 #include <optional>
 
@@ -95,7 +98,37 @@ constexpr std::array entries = {
             s.check_driver = text == "driver";
             return s.check_driver || text == "off";
           }},
+    Entry{"TORCH_MOJO_BACKEND_CACHE_DIR", "$XDG_CACHE_HOME/torch-mojo-backend, or ~/.cache/torch-mojo-backend",
+          "a folder's absolute path, or off", "Where compiled device functions are kept.",
+          [](std::string_view text, Settings& s) {
+            s.cache_directory = text == "off" ? "" : text;
+            return text == "off" || text.starts_with('/');
+          }},
+    Entry{"TORCH_MOJO_BACKEND_CACHE_SIZE", "1G",
+          "a positive number of bytes, or one with the suffix K, M, G or T (powers of 1024)",
+          "How large that folder may grow; what was used least recently goes first.",
+          [](std::string_view text, Settings& s) { return parse_bytes(text, s.cache_bytes); }},
+    Entry{"TORCH_MOJO_BACKEND_CXX", "$CXX if it names a program that works, else the first of c++, g++, clang++",
+          "a program's name or path", "The C++ compiler with which the host device compiles device functions.",
+          [](std::string_view text, Settings& s) {
+            s.host_compiler = text;
+            return !text.empty();
+          }},
 };
+
+std::string environment(const char* name) {
+  const char* text = std::getenv(name);
+  return text != nullptr ? text : "";
+}
+
+// As the XDG base directory specification says: a relative path does not count.
+std::string default_cache_directory() {
+  if (const std::string cache = environment("XDG_CACHE_HOME"); cache.starts_with('/')) {
+    return cache + "/torch-mojo-backend";
+  }
+  if (const std::string home = environment("HOME"); home.starts_with('/')) return home + "/.cache/torch-mojo-backend";
+  return "";
+}
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
@@ -124,6 +157,8 @@ bool parse_random_schedule(std::string_view text, std::uint64_t& seed) noexcept 
 
 Status load_settings(Settings& out) {
   Settings settings;
+  settings.cache_directory = default_cache_directory();
+  settings.preferred_host_compiler = environment("CXX");
   for (const Entry& entry : entries) {
     const char* text = std::getenv(entry.name);
     if (text == nullptr) continue;
@@ -134,6 +169,50 @@ Status load_settings(Settings& out) {
   }
   out = std::move(settings);
   return {};
+}
+
+std::string find_program(std::string_view name) {
+  if (name.empty()) return "";
+  std::error_code error;
+  const auto runs = [&](const std::string& path) {
+    return access(path.c_str(), X_OK) == 0 && std::filesystem::is_regular_file(path, error);
+  };
+  if (name.find('/') != std::string_view::npos) {
+    // A program that runs in another folder would not find a relative path.
+    const std::string file = std::filesystem::absolute(std::string(name), error).string();
+    return !error && runs(file) ? file : "";
+  }
+  const std::string path = environment("PATH");
+  for (std::string_view rest = path; !rest.empty();) {
+    const std::string_view folder = rest.substr(0, rest.find(':'));
+    rest.remove_prefix(std::min(rest.size(), folder.size() + 1));
+    if (std::string file = std::string(folder) + "/" + std::string(name); folder.starts_with('/') && runs(file)) {
+      return file;
+    }
+  }
+  return "";
+}
+
+std::vector<std::string> program_environment() {
+  constexpr std::array<std::string_view, 12> left_out{"LC_ALL",
+                                                      "CPATH",
+                                                      "C_INCLUDE_PATH",
+                                                      "CPLUS_INCLUDE_PATH",
+                                                      "OBJC_INCLUDE_PATH",
+                                                      "COMPILER_PATH",
+                                                      "LIBRARY_PATH",
+                                                      "GCC_EXEC_PREFIX",
+                                                      "GCC_SPECS",
+                                                      "CCC_OVERRIDE_OPTIONS",
+                                                      "DEPENDENCIES_OUTPUT",
+                                                      "SUNPRO_DEPENDENCIES"};
+  std::vector<std::string> variables;
+  for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) {
+    const std::string_view name = std::string_view(*variable).substr(0, std::string_view(*variable).find('='));
+    if (std::ranges::find(left_out, name) == left_out.end()) variables.emplace_back(*variable);
+  }
+  variables.emplace_back("LC_ALL=C");
+  return variables;
 }
 
 std::vector<SettingRow> setting_rows() {

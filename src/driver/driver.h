@@ -1,4 +1,4 @@
-// What it is: the contract between the runtime and the drivers: Driver -> Device -> Queue, Event, Pinned memory.
+// What it is: the contract between the runtime and the drivers: Driver -> Device -> Queue, Event, Pinned memory, Module.
 //   A driver implements these interfaces in its own folder; a layer (drivers/layers) wraps any of them.
 // Ordering: operations of one Queue run in the order of the calls. Nothing orders two queues but Queue::wait on a
 //   record. A call that enqueues may return before the operation was handed to the hardware: `query` is false and
@@ -17,8 +17,10 @@
 #include <string>
 #include <string_view>
 
+#include "driver/compiler.h"
 #include "mojo/device_ptr.h"
 #include "mojo/host_task.h"
+#include "mojo/parameter.h"
 #include "mojo/status.h"
 
 namespace mojo::driver {
@@ -34,6 +36,7 @@ enum class Capability : std::uint32_t {
   portable_pinned_memory = 1u << 6,  // pinned memory counts as pinned for every device of the driver
   async_host_copies = 1u << 7,       // pinned host-to-device copies may be queued (else complete when they return)
   launch = 1u << 8,                  // Device::load_module, Queue::launch
+  compile = 1u << 9,                 // Device::compiler
 };
 
 class Capabilities {
@@ -57,12 +60,18 @@ class Capabilities {
 };
 constexpr Capabilities operator|(Capability a, Capability b) noexcept { return Capabilities(a) | Capabilities(b); }
 
+struct Dim3 {
+  std::uint32_t x = 1, y = 1, z = 1;
+};
+
 struct DeviceProperties {
   std::string name;                // for a person, "Host device (AMD EPYC 7B13)" for instance
   std::uint64_t total_memory = 0;  // bytes
   int multiprocessor_count = 0;    // hardware units that run blocks; on the host, worker threads
   int major = 0, minor = 0;        // compute capability, or 0.0
   int max_threads_per_block = 0;
+  Dim3 max_block{0, 0, 0}, max_grid{0, 0, 0};     // in each dimension
+  std::uint32_t max_argument_bytes = 0;           // of one launch, all arguments together
   std::uint64_t max_shared_memory_per_block = 0;  // bytes
   int warp_size = 1;
   int pci_bus_id = -1;  // -1: none
@@ -118,13 +127,23 @@ struct Fill {
   std::uint8_t width = 1;
 };
 
-struct Dim3 {
-  std::uint32_t x = 1, y = 1, z = 1;
-};
-
 class Kernel;
 
-// A kernel launch. `arguments[i]` points to `argument_sizes[i]` bytes which are copied at the call.
+// A vendor's launch attribute, by the vendor's number.
+struct LaunchAttribute {
+  std::uint32_t id = 0;
+  std::uint64_t value = 0;
+};
+
+// Bytes that the module's constant of that name holds from this launch on; copied at the call.
+struct ConstantMapping {
+  std::string_view name;
+  std::span<const std::byte> bytes;
+};
+
+// A kernel launch. `arguments[i]` points to `argument_sizes[i]` bytes which are copied at the call. The kernel and its
+// module may be destroyed while launches are pending. What a driver lacks (a cluster other than 1 x 1 x 1, attributes,
+// constants) is `unsupported` where it is asked for.
 struct Launch {
   Kernel* kernel = nullptr;
   Dim3 grid, block, cluster;
@@ -132,6 +151,8 @@ struct Launch {
   std::span<const void* const> arguments;
   std::span<const std::uint32_t> argument_sizes;
   std::span<const Access> accesses;
+  std::span<const LaunchAttribute> attributes;
+  std::span<const ConstantMapping> constants;
 };
 
 struct EventOptions {
@@ -152,15 +173,18 @@ class Event {
   virtual Status elapsed_since(Event& start, double& milliseconds) noexcept = 0;
 };
 
-// One entry point of a loaded module.
+// One entry point of a loaded module. May outlive the Module.
 class Kernel {
  public:
   virtual ~Kernel() = default;
+  // What its parameters are, in order; false where the driver's images do not tell. Lives as long as the kernel.
+  virtual bool parameters(std::span<const ParameterDescription>&) const noexcept { return false; }
 };
 
 class Module {
  public:
   virtual ~Module() = default;
+  // `invalid_argument` naming the entry if the image has none of that name.
   virtual Status kernel(std::string_view name, std::unique_ptr<Kernel>& out) noexcept = 0;
 };
 
@@ -231,6 +255,10 @@ class Device {
 
   virtual Status create_queue(const QueueOptions& options, std::unique_ptr<Queue>& out) noexcept = 0;
   virtual Status create_event(const EventOptions& options, std::unique_ptr<Event>& out) noexcept = 0;
+  // The compiler for this device, which the device owns: it lives as long. `unavailable` where none is installed is
+  // Compiler's to say.
+  virtual Status compiler(Compiler*& out) noexcept = 0;
+  // Loads what the compiler made. The image is copied.
   virtual Status load_module(std::span<const std::byte> image, std::unique_ptr<Module>& out) noexcept = 0;
   // Lets this device's queues reach the other's memory; `unsupported` where they cannot.
   virtual Status enable_peer(Device& other) noexcept = 0;

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "gate.h"
+#include "mojo/cache.h"
 #include "mojo/device_context.h"
 #include "mojo/pinned.h"
 #include "mojo/process.h"
@@ -111,6 +112,14 @@ void define_process(py::module_& m) {
   m.def("in_bad_fork", [] { return in_bad_fork(); });
   m.def("shutting_down", [] { return shutting_down(); });
   m.def("shut_down", [] { shut_down(); });
+  m.def("cache_directory", [] { return cache_directory(); });
+  m.def("cache_statistics", [] { return to_dict(cache_statistics()); });
+  m.def("cache_totals", [] { return to_dict(cache_totals()); });
+  m.def("clear_cache", [] {
+    std::uint64_t removed = 0;
+    torch_backend::check_status(clear_cache(&removed));
+    return removed;
+  });
   m.def("host_waits", [] { return host_waits(); });
   m.def("op_counts", [] {
     py::dict result;

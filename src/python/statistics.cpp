@@ -79,6 +79,23 @@ py::dict to_dict(const PinnedStatistics& statistics) {
   return out;
 }
 
+py::dict to_dict(const CacheStatistics& statistics) {
+  py::dict out;
+  out["memory_hits"] = statistics.memory_hits;
+  out["disk_hits"] = statistics.disk_hits;
+  out["misses"] = statistics.misses;
+  out["failures"] = statistics.failures;
+  out["compile_milliseconds"] = statistics.compile_milliseconds;
+  out["load_milliseconds"] = statistics.load_milliseconds;
+  out["written"] = statistics.written;
+  out["evicted"] = statistics.evicted;
+  out["rejected"] = statistics.rejected;
+  out["files"] = statistics.files;
+  out["bytes"] = statistics.bytes;
+  out["size_limit"] = statistics.size_limit;
+  return out;
+}
+
 py::list to_list(const std::vector<SegmentSnapshot>& segments) {
   py::list out;
   for (const SegmentSnapshot& segment : segments) {

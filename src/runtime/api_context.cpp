@@ -72,6 +72,7 @@ bool DeviceContext::has(Feature feature) const noexcept {
       case Feature::host_accessible_memory: return Capability::host_accessible_memory;
       case Feature::portable_pinned_memory: return Capability::portable_pinned_memory;
       case Feature::async_host_copies: return Capability::async_host_copies;
+      case Feature::compile: return Capability::compile;
       case Feature::launch: break;
     }
     return Capability::launch;

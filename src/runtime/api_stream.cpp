@@ -45,6 +45,17 @@ void DeviceStream::enqueue_host_task(const HostTask& task, std::span<const Acces
       [&](driver::Queue& queue, std::uint64_t number) noexcept { return queue.host_task(task, accesses, number); }));
 }
 
+Status detail::run_guarded(void (*call)(void*), void* state) noexcept {
+  try {
+    call(state);
+    return {};
+  } catch (const std::exception& error) {
+    return {StatusCode::task_failed, std::string("host function: ") + error.what(), std::current_exception()};
+  } catch (...) {
+    return {StatusCode::task_failed, "host function: an exception of unknown type", std::current_exception()};
+  }
+}
+
 namespace {
 struct HostFunction {
   void (*function)(void*);
@@ -58,14 +69,7 @@ void DeviceStream::enqueue_host_func(void (*func)(void*), void* user_data) const
   HostTask task;
   task.run = [](void* raw) noexcept -> Status {
     const std::unique_ptr<HostFunction> call(static_cast<HostFunction*>(raw));
-    try {
-      call->function(call->user_data);
-      return {};
-    } catch (const std::exception& error) {
-      return {StatusCode::task_failed, std::string("host function: ") + error.what(), std::current_exception()};
-    } catch (...) {
-      return {StatusCode::task_failed, "host function: an exception of unknown type", std::current_exception()};
-    }
+    return detail::run_guarded(call->function, call->user_data);
   };
   task.drop = [](void* raw) noexcept { delete static_cast<HostFunction*>(raw); };
   task.state = state.get();

@@ -16,6 +16,7 @@ DeviceState::DeviceState(int index, std::string driver_name, std::unique_ptr<dri
       device_(std::move(device)),
       capabilities_(device_->capabilities()),
       staging_bytes_(settings.staging_bytes),
+      checks_buffers_(settings.check_driver),
       segments_(*device_),
       allocator_(segments_, fences_, {.device_name = "device " + std::to_string(index), .policy = policy}) {
   default_stream_ = add_stream(0, true);

@@ -30,6 +30,8 @@ class DeviceState {
   driver::Device& driver() noexcept { return *device_; }
   driver::Capabilities capabilities() const noexcept { return capabilities_; }
   bool host_accessible() const noexcept { return capabilities_.has(driver::Capability::host_accessible_memory); }
+  // Whether each buffer that is used is looked up first: one used after it was freed is found (TORCH_MOJO_BACKEND_CHECK=driver).
+  bool checks_buffers() const noexcept { return checks_buffers_; }
   std::uint64_t staging_bytes() const noexcept { return staging_bytes_; }
   memory::CachingAllocator& allocator() noexcept { return allocator_; }
 
@@ -60,6 +62,7 @@ class DeviceState {
   const std::unique_ptr<driver::Device> device_;
   const driver::Capabilities capabilities_;
   const std::uint64_t staging_bytes_;
+  const bool checks_buffers_;
   runtime::DeviceSegmentSource segments_;
   runtime::ClockFenceSource fences_;
   memory::CachingAllocator allocator_;

@@ -18,7 +18,12 @@ Status EventState::record(StreamState& stream) noexcept {
   }
   MOJO_RETURN_IF_ERROR(runtime::usable());
   const std::lock_guard lock(mutex_);
-  MOJO_RETURN_IF_ERROR(stream.record(*event_, number_, clock_));
+  const bool was_known = known_complete_.exchange(false, std::memory_order_relaxed);
+  Status status = stream.record(*event_, number_, clock_);
+  if (!status.ok()) {
+    known_complete_.store(was_known, std::memory_order_relaxed);
+    return status;
+  }
   stream_ = &stream;
   return {};
 }
@@ -32,11 +37,15 @@ Status EventState::make_wait(StreamState& stream) noexcept {
 
 Status EventState::query(bool& complete) noexcept {
   MOJO_RETURN_IF_ERROR(runtime::usable());
+  complete = known_complete_.load(std::memory_order_acquire);
+  if (complete) return {};
   const std::lock_guard lock(mutex_);
   complete = stream_ == nullptr || stream_->completed() >= number_;
-  if (complete) return {};
-  MOJO_RETURN_IF_ERROR(event_->query(complete));
-  if (complete) stream_->note_completed(number_);
+  if (!complete) {
+    MOJO_RETURN_IF_ERROR(event_->query(complete));
+    if (complete) stream_->note_completed(number_);
+  }
+  if (complete) known_complete_.store(true, std::memory_order_release);
   return {};
 }
 

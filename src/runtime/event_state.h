@@ -4,6 +4,7 @@
 // Errors: Status.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 
@@ -33,7 +34,10 @@ class EventState {
   Status elapsed_since(EventState& start, double& milliseconds) noexcept;
 
   // Forgets the record, for the pool of events.
-  void reset() noexcept { stream_ = nullptr; }
+  void reset() noexcept {
+    stream_ = nullptr;
+    known_complete_.store(false, std::memory_order_relaxed);
+  }
 
  private:
   DeviceState& device_;
@@ -42,6 +46,8 @@ class EventState {
   std::mutex mutex_;
   StreamState* stream_ = nullptr;  // of the latest record; null: never recorded
   std::uint64_t number_ = 0;
+  // Whether the latest record is known to be complete: a query that need not lock. Written under the mutex.
+  std::atomic<bool> known_complete_{false};
   ordering::Clock clock_;
 };
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "drivers/host/event.h"
+#include "drivers/host/image.h"
 #include "drivers/host/queue.h"
 #include "drivers/host/random_schedule.h"
 
@@ -36,7 +37,8 @@ HostDevice::HostDevice(std::shared_ptr<Scheduler> scheduler, int index, const Ho
       index_(index),
       single_queue_(options.single_queue),
       single_(std::make_shared<SingleQueue>()),
-      memory_(std::make_unique<DeviceMemory>(index, capacity, options.scribble_freed)) {}
+      memory_(std::make_unique<DeviceMemory>(index, capacity, options.scribble_freed)),
+      compiler_(options.compiler, options.preferred_compiler) {}
 
 HostDevice::~HostDevice() {
   // A child of a fork inherits locked locks and a parent's memory: leave both alone.
@@ -46,7 +48,8 @@ HostDevice::~HostDevice() {
 driver::Capabilities HostDevice::capabilities() const noexcept {
   using enum driver::Capability;
   const driver::Capabilities all = events | multiple_queues | host_functions | wait_values | peer_copies |
-                                   host_accessible_memory | portable_pinned_memory | async_host_copies;
+                                   host_accessible_memory | portable_pinned_memory | async_host_copies | launch |
+                                   compile;
   return single_queue_ ? all.without(events).without(multiple_queues).without(async_host_copies) : all;
 }
 
@@ -56,6 +59,11 @@ Status HostDevice::properties(driver::DeviceProperties& out) noexcept {
     out.name = (single_queue_ ? "Single-queue host device (" : "Host device (") + processor_name() + ")";
     out.total_memory = memory_->info().total;
     out.multiprocessor_count = scheduler_->worker_limit();
+    out.max_threads_per_block = static_cast<int>(max_block_threads);
+    out.max_block = max_block;
+    out.max_grid = max_grid;
+    out.max_shared_memory_per_block = max_shared_memory;
+    out.max_argument_bytes = max_argument_bytes;
     return {};
   } catch (const std::bad_alloc&) {
     return no_memory("the device's properties");
@@ -189,8 +197,21 @@ Status HostDevice::create_event(const driver::EventOptions& options, std::unique
   return out != nullptr ? Status() : no_memory("an event");
 }
 
-Status HostDevice::load_module(std::span<const std::byte>, std::unique_ptr<driver::Module>&) noexcept {
-  return Status(StatusCode::unsupported, "the host driver does not support load_module");
+Status HostDevice::compiler(driver::Compiler*& out) noexcept {
+  out = &compiler_;
+  return {};
+}
+
+Status HostDevice::load_module(std::span<const std::byte> image, std::unique_ptr<driver::Module>& out) noexcept {
+  MOJO_RETURN_IF_ERROR(scheduler_->admit_without_worker());
+  try {
+    std::shared_ptr<const HostImage> loaded;
+    MOJO_RETURN_IF_ERROR(HostImage::load(image, loaded));
+    out = std::make_unique<HostModule>(std::move(loaded));
+    return {};
+  } catch (const std::bad_alloc&) {
+    return no_memory("a module");
+  }
 }
 
 Status HostDevice::enable_peer(driver::Device&) noexcept { return {}; }  // all are one process's memory

@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "driver/driver.h"
+#include "drivers/host/compiler.h"
 #include "drivers/host/host_driver.h"
 #include "drivers/host/memory.h"
 #include "drivers/host/scheduler.h"
@@ -31,6 +32,7 @@ class HostDevice final : public driver::Device {
   Status abandon_value(std::uint64_t* address, const Status& why) noexcept override;
   Status create_queue(const driver::QueueOptions& options, std::unique_ptr<driver::Queue>& out) noexcept override;
   Status create_event(const driver::EventOptions& options, std::unique_ptr<driver::Event>& out) noexcept override;
+  Status compiler(driver::Compiler*& out) noexcept override;
   Status load_module(std::span<const std::byte> image, std::unique_ptr<driver::Module>& out) noexcept override;
   Status enable_peer(driver::Device& other) noexcept override;
   Status set_option(std::string_view name, std::string_view value) noexcept override;
@@ -51,6 +53,7 @@ class HostDevice final : public driver::Device {
   const bool single_queue_;
   const std::shared_ptr<SingleQueue> single_;
   std::unique_ptr<DeviceMemory> memory_;
+  HostCompiler compiler_;
 };
 
 }  // namespace mojo::host

@@ -13,10 +13,11 @@
 namespace mojo::host {
 
 class QueueCore;
+struct LaunchState;
 struct Record;
 struct ValueSlot;
 
-enum class OpKind : std::uint8_t { nop, host_task, copy, fill, record, wait, wait_value, write_value, delay };
+enum class OpKind : std::uint8_t { nop, host_task, launch, copy, fill, record, wait, wait_value, write_value, delay };
 
 // One cache line, so that an enqueue touches one line of the node and one of the queue.
 struct alignas(64) Op {
@@ -39,6 +40,7 @@ struct alignas(64) Op {
       void* dst;
       std::uint64_t bytes, pattern;
     } fill;
+    LaunchState* launch;
     Record* record;
     struct {
       ValueSlot* slot;

@@ -39,9 +39,20 @@ Status HostQueue::unsupported(const char* call) const {
   return Status(StatusCode::unsupported, std::string("the host driver does not support ") + call);
 }
 
-Status HostQueue::launch(const driver::Launch&, std::uint64_t) noexcept { return unsupported("launch"); }
 Status HostQueue::begin_capture() noexcept { return unsupported("begin_capture"); }
 Status HostQueue::end_capture() noexcept { return unsupported("end_capture"); }
+
+Status HostQueue::launch(const driver::Launch& launch, std::uint64_t tag) noexcept {
+  MOJO_RETURN_IF_ERROR(admit("launch"));
+  LaunchState* state = nullptr;
+  MOJO_RETURN_IF_ERROR(scheduler_->launches.prepare(launch, state));
+  Status status = core_->enqueue(tag, [&](Op& op) {
+    op.kind = OpKind::launch;
+    op.launch = state;
+  });
+  if (!status.ok()) scheduler_->launches.unref(state);
+  return status;
+}
 
 Status HostQueue::copy(const driver::Copy& copy, std::uint64_t tag) noexcept {
   MOJO_RETURN_IF_ERROR(admit("copy"));

@@ -63,6 +63,7 @@ void Scheduler::drop(Op* chain) noexcept {
       case OpKind::host_task:
         if (op->task.drop != nullptr) op->task.drop(op->task.state);
         break;
+      case OpKind::launch: launches.unref(op->launch); break;
       case OpKind::record: complete_record(op->record, true, true); break;
       case OpKind::wait:
         if (op->record != nullptr) records.release(op->record);
@@ -101,6 +102,7 @@ void Scheduler::execute(QueueCore& queue, Op& op, bool more) noexcept {
         queue.report_failure(op.tag, std::move(status));
       break;
     }
+    case OpKind::launch: execute_launch(queue, op); break;
     case OpKind::copy: std::memmove(op.copy.dst, op.copy.src, op.copy.bytes); break;
     case OpKind::fill: fill_bytes(op.fill.dst, op.fill.bytes, op.fill.pattern, op.width); break;
     case OpKind::record:

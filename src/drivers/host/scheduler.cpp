@@ -114,7 +114,7 @@ void Scheduler::worker_main(Worker& worker) noexcept {
     start_searching(worker);
     if (QueueCore* queue = pop_ready(worker)) {
       run(queue, worker);
-    } else if (!spin(nullptr, 0)) {
+    } else if (!help(worker) && !spin(nullptr, 0)) {
       sleep(worker);
     }
   }
@@ -303,6 +303,7 @@ bool Scheduler::spin(QueueCore* queue, std::uint64_t done) noexcept {
       break;
     }
     if (ready_count_.load(std::memory_order_relaxed) != 0 || stopping()) break;
+    if (listed_launches_.load(std::memory_order_relaxed) != 0) break;
     if (queue != nullptr && queue->closed.load(std::memory_order_relaxed)) break;
     const std::uint64_t now = monotonic_nanoseconds();
     if (now - last > preempted_nanoseconds) {
@@ -328,7 +329,7 @@ void Scheduler::sleep(Worker& worker) noexcept {
   std::uint64_t deadline = 0;
   {
     std::lock_guard guard(lock_);
-    if (ready_count_.load(std::memory_order_seq_cst) != 0 || stopping()) return;
+    if (ready_count_.load(std::memory_order_seq_cst) != 0 || find_helpable() != nullptr || stopping()) return;
     stop_searching(worker);
     worker.sleeping = true;
     worker.sleeping_next = sleepers_;

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "drivers/host/fork_epoch.h"
+#include "drivers/host/launch.h"
 #include "drivers/host/op.h"
 #include "drivers/host/queue_core.h"
 #include "drivers/host/record.h"
@@ -97,6 +98,7 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
   int worker_limit() const noexcept { return worker_limit_; }
 
   OpPool ops;
+  LaunchPool launches;
   RecordPool records;
   ValueTable values;
   DeviceClock clock;
@@ -153,6 +155,13 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
   bool requeue(QueueCore& queue, Op* rest) noexcept;
   void leave(QueueCore& queue, Op* rest) noexcept;
 
+  // parallel.cpp: the blocks of one launch on several workers.
+  void execute_launch(QueueCore& queue, Op& op) noexcept;
+  void call_for_help(LaunchState& launch) noexcept;
+  void end_help(LaunchState& launch) noexcept;
+  LaunchState* find_helpable() noexcept;  // under lock_
+  bool help(Worker& worker) noexcept;
+
   static thread_local bool on_worker;  // this thread is one
 
   const int worker_limit_;
@@ -174,6 +183,8 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
   std::atomic<std::uint64_t> no_spin_before_{0}, spin_budget_{worker_spin_nanoseconds};
   std::atomic<int> live_{0}, sleeping_{0};
   Worker* sleepers_ = nullptr;
+  LaunchState* launches_head_ = nullptr;  // those that could do with help
+  std::atomic<int> listed_launches_{0};
   bool drained_ = false;      // after shutdown nothing becomes ready
   Worker* keeper_ = nullptr;  // the sleeper whose wait ends with the first timer
   std::uint64_t keeper_deadline_ = 0;

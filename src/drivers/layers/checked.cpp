@@ -27,6 +27,33 @@ class CheckedEvent final : public ForwardingEvent {
   const std::shared_ptr<Ledger> ledger_;
 };
 
+class CheckedKernel final : public ForwardingKernel {
+ public:
+  CheckedKernel(std::unique_ptr<driver::Kernel> inner, std::shared_ptr<Ledger> ledger, int device)
+      : ForwardingKernel(std::move(inner)), ledger_(std::move(ledger)) {
+    ledger_->add_kernel(device, this);
+  }
+  ~CheckedKernel() override {
+    if (!ledger_->inherited()) ledger_->remove_kernel(this);
+  }
+
+ private:
+  const std::shared_ptr<Ledger> ledger_;
+};
+
+class CheckedModule final : public ForwardingModule {
+ public:
+  CheckedModule(std::unique_ptr<driver::Module> inner, std::shared_ptr<Ledger> ledger, int device)
+      : ForwardingModule(std::move(inner)), ledger_(std::move(ledger)), device_(device) {}
+
+ private:
+  std::unique_ptr<driver::Kernel> wrap_kernel(std::unique_ptr<driver::Kernel> kernel) override {
+    return std::make_unique<CheckedKernel>(std::move(kernel), ledger_, device_);
+  }
+  const std::shared_ptr<Ledger> ledger_;
+  const int device_;
+};
+
 class CheckedQueue final : public ForwardingQueue {
  public:
   CheckedQueue(std::unique_ptr<driver::Queue> inner, std::shared_ptr<Ledger> ledger, int device)
@@ -42,10 +69,11 @@ class CheckedQueue final : public ForwardingQueue {
       if (launch.kernel == nullptr || launch.arguments.size() != launch.argument_sizes.size()) {
         return Status(StatusCode::invalid_argument, "checked driver: launch: no kernel, or sizes that do not match");
       }
+      MOJO_RETURN_IF_ERROR(ledger_->check_kernel("launch", device_, launch.kernel));
       MOJO_RETURN_IF_ERROR(ledger_->check_accesses("launch", launch.accesses));
       MOJO_RETURN_IF_ERROR(check_tag("launch", tag));
     }
-    return inner_->launch(launch, tag);
+    return ForwardingQueue::launch(launch, tag);
   }
   Status copy(const driver::Copy& copy, std::uint64_t tag) noexcept override {
     if (!ledger_->inherited()) {
@@ -194,6 +222,9 @@ class CheckedDevice final : public ForwardingDevice {
   }
   std::unique_ptr<driver::Event> wrap_event(std::unique_ptr<driver::Event> event) override {
     return std::make_unique<CheckedEvent>(std::move(event), ledger_, index_);
+  }
+  std::unique_ptr<driver::Module> wrap_module(std::unique_ptr<driver::Module> module) override {
+    return std::make_unique<CheckedModule>(std::move(module), ledger_, index_);
   }
 
   const std::shared_ptr<Ledger> ledger_;

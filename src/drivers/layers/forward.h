@@ -1,9 +1,11 @@
-// What it is: a Queue, Event, Device and Driver that pass every call on; layers override the calls they care about.
-//   A layer's events wrap the events of the driver beneath, so each layer unwraps what it is given by one level.
+// What it is: a Queue, Event, Module, Kernel, Compiler, Device and Driver that pass every call on; layers override the
+//   calls they care about. A layer's events and kernels wrap those of the driver beneath, so each layer unwraps what it
+//   is given by one level.
 // Ordering: none added. Threads: any. Errors: passed on.
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <utility>
 
 #include "driver/driver.h"
@@ -25,11 +27,61 @@ class ForwardingEvent : public driver::Event {
   std::unique_ptr<driver::Event> inner_;
 };
 
+class ForwardingKernel : public driver::Kernel {
+ public:
+  explicit ForwardingKernel(std::unique_ptr<driver::Kernel> inner) : inner_(std::move(inner)) {}
+  bool parameters(std::span<const ParameterDescription>& out) const noexcept override {
+    return inner_->parameters(out);
+  }
+  // The kernel beneath one that this layer has made; null of null.
+  static driver::Kernel* unwrap(driver::Kernel* kernel) noexcept {
+    return kernel != nullptr ? static_cast<ForwardingKernel*>(kernel)->inner_.get() : nullptr;
+  }
+
+ private:
+  std::unique_ptr<driver::Kernel> inner_;
+};
+
+class ForwardingModule : public driver::Module {
+ public:
+  explicit ForwardingModule(std::unique_ptr<driver::Module> inner) : inner_(std::move(inner)) {}
+  Status kernel(std::string_view name, std::unique_ptr<driver::Kernel>& out) noexcept override {
+    std::unique_ptr<driver::Kernel> found;
+    MOJO_RETURN_IF_ERROR(inner_->kernel(name, found));
+    out = wrap_kernel(std::move(found));
+    return {};
+  }
+
+ protected:
+  virtual std::unique_ptr<driver::Kernel> wrap_kernel(std::unique_ptr<driver::Kernel> kernel) {
+    return std::make_unique<ForwardingKernel>(std::move(kernel));
+  }
+
+ private:
+  std::unique_ptr<driver::Module> inner_;
+};
+
+class ForwardingCompiler : public driver::Compiler {
+ public:
+  explicit ForwardingCompiler(driver::Compiler& inner) : inner_(inner) {}
+  Status identity(std::string& out) noexcept override { return inner_.identity(out); }
+  Status target(std::string& out) noexcept override { return inner_.target(out); }
+  const char* output_kind() const noexcept override { return inner_.output_kind(); }
+  Status compile(const driver::CompileRequest& request, driver::CompileResult& out) noexcept override {
+    return inner_.compile(request, out);
+  }
+
+ protected:
+  driver::Compiler& inner_;
+};
+
 class ForwardingQueue : public driver::Queue {
  public:
   explicit ForwardingQueue(std::unique_ptr<driver::Queue> inner) : inner_(std::move(inner)) {}
   Status launch(const driver::Launch& launch, std::uint64_t tag) noexcept override {
-    return inner_->launch(launch, tag);
+    driver::Launch beneath = launch;
+    beneath.kernel = ForwardingKernel::unwrap(launch.kernel);
+    return inner_->launch(beneath, tag);
   }
   Status copy(const driver::Copy& copy, std::uint64_t tag) noexcept override { return inner_->copy(copy, tag); }
   Status fill(const driver::Fill& fill, std::uint64_t tag) noexcept override { return inner_->fill(fill, tag); }
@@ -95,8 +147,21 @@ class ForwardingDevice : public driver::Device {
     out = wrap_event(std::move(out));
     return {};
   }
+  Status compiler(driver::Compiler*& out) noexcept override {
+    std::lock_guard guard(compiler_mutex_);
+    if (compiler_ == nullptr) {
+      driver::Compiler* found = nullptr;
+      MOJO_RETURN_IF_ERROR(inner_->compiler(found));
+      compiler_ = wrap_compiler(*found);
+    }
+    out = compiler_.get();
+    return {};
+  }
   Status load_module(std::span<const std::byte> image, std::unique_ptr<driver::Module>& out) noexcept override {
-    return inner_->load_module(image, out);
+    std::unique_ptr<driver::Module> loaded;
+    MOJO_RETURN_IF_ERROR(inner_->load_module(image, loaded));
+    out = wrap_module(std::move(loaded));
+    return {};
   }
   Status enable_peer(driver::Device& other) noexcept override {
     return inner_->enable_peer(*static_cast<ForwardingDevice&>(other).inner_);
@@ -112,7 +177,17 @@ class ForwardingDevice : public driver::Device {
   virtual std::unique_ptr<driver::Event> wrap_event(std::unique_ptr<driver::Event> event) {
     return std::make_unique<ForwardingEvent>(std::move(event));
   }
+  virtual std::unique_ptr<driver::Module> wrap_module(std::unique_ptr<driver::Module> module) {
+    return std::make_unique<ForwardingModule>(std::move(module));
+  }
+  virtual std::unique_ptr<driver::Compiler> wrap_compiler(driver::Compiler& compiler) {
+    return std::make_unique<ForwardingCompiler>(compiler);
+  }
   std::unique_ptr<driver::Device> inner_;
+
+ private:
+  std::mutex compiler_mutex_;
+  std::unique_ptr<driver::Compiler> compiler_;
 };
 
 class ForwardingDriver : public driver::Driver {

@@ -37,13 +37,43 @@ class HookedEvent final : public ForwardingEvent {
   const int device_;
 };
 
+class HookedModule final : public ForwardingModule {
+ public:
+  HookedModule(std::unique_ptr<driver::Module> inner, std::shared_ptr<CallHook> hook, int device)
+      : ForwardingModule(std::move(inner)), hook_(std::move(hook)), device_(device) {}
+  Status kernel(std::string_view name, std::unique_ptr<driver::Kernel>& out) noexcept override {
+    return hooked(*hook_, {.name = "kernel", .device = device_}, [&] { return ForwardingModule::kernel(name, out); });
+  }
+
+ private:
+  const std::shared_ptr<CallHook> hook_;
+  const int device_;
+};
+
+class HookedCompiler final : public ForwardingCompiler {
+ public:
+  HookedCompiler(driver::Compiler& inner, std::shared_ptr<CallHook> hook, int device)
+      : ForwardingCompiler(inner), hook_(std::move(hook)), device_(device) {}
+  Status identity(std::string& out) noexcept override {
+    return hooked(*hook_, info("compiler_identity", 0), [&] { return inner_.identity(out); });
+  }
+  Status compile(const driver::CompileRequest& request, driver::CompileResult& out) noexcept override {
+    return hooked(*hook_, info("compile", request.source.size()), [&] { return inner_.compile(request, out); });
+  }
+
+ private:
+  CallInfo info(const char* name, std::uint64_t bytes) const noexcept { return {name, device_, -1, 0, bytes, 0}; }
+  const std::shared_ptr<CallHook> hook_;
+  const int device_;
+};
+
 class HookedQueue final : public ForwardingQueue {
  public:
   HookedQueue(std::unique_ptr<driver::Queue> inner, std::shared_ptr<CallHook> hook, int device, int number)
       : ForwardingQueue(std::move(inner)), hook_(std::move(hook)), device_(device), number_(number) {}
 
   Status launch(const driver::Launch& launch, std::uint64_t tag) noexcept override {
-    return hooked(*hook_, info("launch", tag), [&] { return inner_->launch(launch, tag); });
+    return hooked(*hook_, info("launch", tag), [&] { return ForwardingQueue::launch(launch, tag); });
   }
   Status copy(const driver::Copy& copy, std::uint64_t tag) noexcept override {
     const std::uint64_t to = copy.kind == driver::CopyKind::device_to_host ? identity(copy.host_dst) : copy.dst.address;
@@ -126,8 +156,11 @@ class HookedDevice final : public ForwardingDevice {
   Status create_event(const driver::EventOptions& options, std::unique_ptr<driver::Event>& out) noexcept override {
     return hooked(*hook_, info("create_event"), [&] { return ForwardingDevice::create_event(options, out); });
   }
+  Status compiler(driver::Compiler*& out) noexcept override {
+    return hooked(*hook_, info("compiler"), [&] { return ForwardingDevice::compiler(out); });
+  }
   Status load_module(std::span<const std::byte> image, std::unique_ptr<driver::Module>& out) noexcept override {
-    return hooked(*hook_, info("load_module", image.size()), [&] { return inner_->load_module(image, out); });
+    return hooked(*hook_, info("load_module", image.size()), [&] { return ForwardingDevice::load_module(image, out); });
   }
   Status enable_peer(driver::Device& other) noexcept override {
     return hooked(*hook_, info("enable_peer"), [&] { return ForwardingDevice::enable_peer(other); });
@@ -142,6 +175,12 @@ class HookedDevice final : public ForwardingDevice {
   }
   std::unique_ptr<driver::Event> wrap_event(std::unique_ptr<driver::Event> event) override {
     return std::make_unique<HookedEvent>(std::move(event), hook_, index_);
+  }
+  std::unique_ptr<driver::Module> wrap_module(std::unique_ptr<driver::Module> module) override {
+    return std::make_unique<HookedModule>(std::move(module), hook_, index_);
+  }
+  std::unique_ptr<driver::Compiler> wrap_compiler(driver::Compiler& compiler) override {
+    return std::make_unique<HookedCompiler>(compiler, hook_, index_);
   }
   CallInfo info(const char* name, std::uint64_t bytes = 0, std::uint64_t address = 0) const noexcept {
     return {name, index_, -1, 0, bytes, address};

@@ -17,7 +17,7 @@ struct CallInfo {
   int device = -1;            // -1: a call of the driver itself
   int queue = -1;             // number of the queue on its device in order of creation; -1: not a call of a queue
   std::uint64_t tag = 0;      // of an enqueue
-  std::uint64_t bytes = 0;    // of a copy, a fill, an allocation
+  std::uint64_t bytes = 0;    // of a copy, a fill, an allocation, an image, a source
   std::uint64_t address = 0;  // of what is freed, filled or copied to; of an event (an identity, no more)
 };
 

@@ -50,6 +50,26 @@ void Ledger::add_value(int device, const std::uint64_t* address) {
   values_.insert_or_assign(address, device);
 }
 
+void Ledger::add_kernel(int device, const driver::Kernel* kernel) {
+  std::lock_guard guard(mutex_);
+  kernels_.insert_or_assign(kernel, device);
+}
+
+void Ledger::remove_kernel(const driver::Kernel* kernel) {
+  std::lock_guard guard(mutex_);
+  kernels_.erase(kernel);
+}
+
+Status Ledger::check_kernel(const char* call, int device, const driver::Kernel* kernel) const {
+  std::lock_guard guard(mutex_);
+  const auto it = kernels_.find(kernel);
+  if (it == kernels_.end()) return broken(call, "the kernel has been destroyed, or is of another driver");
+  if (it->second == device) return {};
+  return Status(StatusCode::failed_precondition, std::string("checked driver: ") + call + ": a kernel of device " +
+                                                     std::to_string(it->second) + " on a queue of device " +
+                                                     std::to_string(device));
+}
+
 void Ledger::add_event(int device, const driver::Event* event) {
   std::lock_guard guard(mutex_);
   events_.insert_or_assign(event, device);
