@@ -16,7 +16,7 @@ void check_pointwise_overlap(const Call& call);
 void check_output_not_read(const Call& call, const at::Tensor& out, at::IntArrayRef sizes);
 
 // Whether outputs of an op that is not pointwise overlap in a way that most kernels refuse. Such a call waits for its
-// kernel, to raise what that says.
+// kernel, to raise what that says. Raises itself for an empty output that such an op also reads.
 bool has_unusual_overlap(const Call& call);
 
 }  // namespace mojo::ops

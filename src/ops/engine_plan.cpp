@@ -284,6 +284,7 @@ OpPlan* make_plan(const c10::OperatorHandle& op, const void* key) {
       !op.hasTag(at::Tag::nondeterministic_seeded) && (plan->is_pointwise || is_one_of(op_name, late_dtype_names));
   const bool is_aten = starts_with(plan->name, "aten::");  // the rules know core's ops, not others of the same name
   if (is_aten) plan->shape_rule = shape_rule_of(local_name(plan->name));
+  if (is_aten) plan->value_check = value_check_of(local_name(op_name));
   plan->distinct_outputs = is_one_of(plan->name, distinct_names);
   plan->rehearses = is_one_of(op.operator_name().name, unjudged_names);
   plan->takes_cpu_tensors = is_one_of(plan->name, cpu_tensor_names);

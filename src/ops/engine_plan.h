@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "ops/op_counter.h"
+#include "ops/value_checks.h"
 
 namespace mojo::ops {
 
@@ -81,8 +82,9 @@ struct OpPlan {
   ShapeRule shape_rule = nullptr;
   // That of the op without outputs: it reads the inputs, which come first, and tells what the outputs should be.
   ShapeRule functional_rule = nullptr;
-  bool writes_lists = false;      // of tensors
-  bool distinct_outputs = false;  // CPU refuses an output that is also an input
+  ValueCheck value_check = nullptr;  // before its kernel runs, or nullptr
+  bool writes_lists = false;         // of tensors
+  bool distinct_outputs = false;     // CPU refuses an output that is also an input
   // The overload whose core kernel works out shapes on any device (structured ops): this op itself or its sibling
   // without outputs.
   std::optional<c10::OperatorHandle> structured;

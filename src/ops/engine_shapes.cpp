@@ -26,6 +26,7 @@
 
 #include "ops/factories.h"
 #include "ops/shape_probe.h"
+#include "ops/shape_rule_forms.h"
 #include "ops/task.h"
 
 namespace mojo::ops {
@@ -279,15 +280,27 @@ void take_fresh(const OpPlan& plan, const Stack& results, Shapes& shapes) {
   }
 }
 
+constexpr std::size_t need_weights = 10;  // of _native_multi_head_attention
+
+// Ops whose CPU kernels give their result the memory format of their first argument, and whose Meta kernels do not. For
+// max_unpool2d it is more than speed: where two elements go to one place, the layout decides which comes last.
+constexpr std::array<std::string_view, 10> format_keeping_names = {
+    "aten::max_unpool2d",      "aten::reflection_pad2d",
+    "aten::replication_pad2d", "aten::reflection_pad3d",
+    "aten::replication_pad3d", "aten::native_channel_shuffle",
+    "aten::pixel_shuffle",     "aten::pixel_unshuffle",
+    "aten::channel_shuffle",   "aten::roll"};
+
 // Where CPU's results have another form than Meta says.
 void correct(const Call& call, Shapes& shapes) {
   const std::string& name = call.plan.op.operator_name().name;
-  if (name == "aten::max_unpool2d" &&
-      call.arguments[0].toTensor().suggest_memory_format() == at::MemoryFormat::ChannelsLast &&
-      shapes.fresh[0].shape.size() == 4) {
-    // Where two elements go to one place, the layout decides which comes last.
-    set_shape(shapes.fresh[0], shapes.fresh[0].shape.sizes_arrayref().vec(),
-              c10::get_channels_last_strides_2d(shapes.fresh[0].shape.sizes_arrayref()));
+  if (shapes.fresh.size() == 1 &&
+      std::find(format_keeping_names.begin(), format_keeping_names.end(), name) != format_keeping_names.end()) {
+    const auto format = call.arguments[0].toTensor().suggest_memory_format();
+    shapes.fresh[0] = in_format(shapes.fresh[0].shape.sizes_arrayref().vec(), shapes.fresh[0].dtype, format);
+  } else if (name == "aten::_native_multi_head_attention" && shapes.fresh.size() == 2 &&
+             !call.arguments[need_weights].toBool()) {
+    shapes.fresh[1] = ResultShape();
   }
 }
 
@@ -367,6 +380,7 @@ Shapes infer_shapes(const Call& call) {
         compare_outputs(call, results, shapes);
       else
         take_fresh(plan, results, shapes);
+      correct(call, shapes);
       return shapes;
     } catch (const NotInferable&) {
       // A few of core's shape functions touch the output; their Meta kernels do not.

@@ -186,6 +186,7 @@ void OpTask::run_on_worker() {
   Collector collector(waited_->warnings);
   const c10::WarningUtils::WarningHandlerGuard guard(&collector);
   try {
+    if (plan_.value_check != nullptr) plan_.value_check(stack);
     op_->callBoxed(stack);
     waited_->values = std::move(stack);
     // The written arguments follow: the caller looks whether they have another shape now.
@@ -220,6 +221,7 @@ bool OpTask::gives_default_dtype() const {
 }
 
 void OpTask::call(torch::jit::Stack& stack, at::ArrayRef<at::Tensor> aliases) {
+  if (plan_.value_check != nullptr) plan_.value_check(stack);
   op_->callBoxed(stack);
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     if (!tensors_[i].written || !aliases[i].defined()) continue;
@@ -235,9 +237,10 @@ void OpTask::copy_results(torch::jit::Stack& stack) {
   for (std::size_t i = 0; i < plan_.returns.size(); ++i) {
     if (plan_.returns[i] != fresh) continue;
     const TensorDescriptor& expected = results_[next++];
-    if (!expected.defined() || stack[i].isNone()) continue;
-    const at::Tensor& result = stack[i].toTensor();
-    if (!result.defined()) continue;
+    if (!expected.defined()) continue;
+    const at::Tensor result = stack[i].isTensor() ? stack[i].toTensor() : at::Tensor();
+    TORCH_CHECK(result.defined(), "mojo backend: ", plan_.name, " gave nothing for result ", i,
+                ", where a tensor of shape ", expected.sizes(), " was expected");
     TORCH_CHECK(result.sizes() == expected.sizes() && result.scalar_type() == expected.dtype(),
                 "mojo backend: ", plan_.name, " gave a result of shape ", result.sizes(), " and dtype ",
                 result.scalar_type(), ", expected was ", expected.sizes(), " and ", expected.dtype());

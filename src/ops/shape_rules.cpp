@@ -176,6 +176,19 @@ bool eye(const Call& call, Shapes& shapes) {
   return sized_output(call, shapes, {n, call.arguments.size() == 3 ? call.arguments[1].toInt() : n});
 }
 
+// _logcumsumexp: its kernel is for numbers with a logarithm, and the dimension has been checked before.
+bool scans(const at::Tensor& self) {
+  return at::isFloatingType(self.scalar_type()) || at::isComplexType(self.scalar_type());
+}
+bool scanned(const Call& call, Shapes& shapes) {
+  if (!scans(tensor_of(call, 0))) return false;
+  shapes.fresh.push_back(contiguous_like(tensor_of(call, 0)));
+  return true;
+}
+bool scanned_output(const Call& call, Shapes& shapes) {
+  return scans(tensor_of(call, 0)) && sized_output(call, shapes, tensor_of(call, 0).sizes());
+}
+
 bool steps(const Call& call, Shapes& shapes) { return sized_output(call, shapes, {call.arguments[2].toInt()}); }
 
 bool permutation(const Call& call, Shapes& shapes) {
@@ -194,7 +207,7 @@ bool kaiser_window(const Call& call, Shapes& shapes) {
   return true;
 }
 
-constexpr std::array<NamedShapeRule, 30> rules = {{
+constexpr std::array<NamedShapeRule, 32> rules = {{
     {"relu", same_dtype},
     {"hardswish", same_floating_dtype},
     {"hardtanh", same_floating_dtype},
@@ -206,6 +219,8 @@ constexpr std::array<NamedShapeRule, 30> rules = {{
     {"where.self", where},
     {"index_select", index_select},
     {"flip", flip},
+    {"_logcumsumexp", scanned},
+    {"_logcumsumexp.out", scanned_output},
     {"nonzero_static", nonzero_static},
     {"repeat_interleave.Tensor", repeat_interleave},
     {"max", to_scalar},

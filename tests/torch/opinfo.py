@@ -192,9 +192,9 @@ def outcome_of(run: Callable[[], tuple[list[Any], list[Any]]], device: torch.dev
 
 def call(op: OpInfo | Callable[..., Any], sample: Any, device: torch.device, *, backward: bool = False) -> Outcome:
     """Runs one sample on a device; waits for it, and returns CPU copies of what came out."""
-    args, kwargs = arguments_of(sample, device)
 
     def run() -> tuple[list[Any], list[Any]]:
+        args, kwargs = arguments_of(sample, device)  # may be refused too, for its layout
         result = op(*args, **kwargs)
         if not backward:
             return pytree.tree_leaves(result), []

@@ -15,6 +15,7 @@ from torch_mojo_backend.testing import Gate, host_waits, schedule
 CPU = torch.device("cpu")
 SHARE = 0.1  # of the pairs in the sample
 SEEDS = range(20)
+PARTS = 4  # of all pairs, so that a test takes a minute
 
 PAIRS = opinfo.pairs()
 GRADIENT_PAIRS = [pair for pair in opinfo.pairs(torch.float32) if pair.op.supports_autograd]
@@ -69,7 +70,7 @@ def check_pair(pair: Pair, device: torch.device, *, backward: bool = False) -> N
             check_sample(pair, sample, device, backward=backward)
         except Difference as difference:
             kind = "differs" if difference.kind == "values" else difference.kind
-            if kind == "close" and pair.name in opinfo.exceptions(prefix + "unsteady"):
+            if kind == "close" and (known["differs"] or pair.name in opinfo.exceptions(prefix + "unsteady")):
                 continue
             if known[kind] is None:
                 raise
@@ -92,24 +93,26 @@ def test_gradients(pair: Pair, device: torch.device) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(3000)
+@pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("seed", SEEDS)
-def test_values_and_gradients_under_a_schedule(seed: int, device: torch.device) -> None:
-    """Each seed takes every pair's first samples, on a stream of its own that the upload's stream does not wait for."""
+def test_values_and_gradients_under_a_schedule(seed: int, part: int, device: torch.device) -> None:
+    """Each seed takes another sample of every pair, on a stream of its own that the upload's stream does not wait for."""
     with schedule(seed):
-        for pair in PAIRS:
+        for pair in PAIRS[part::PARTS]:
             if any(pair.name in opinfo.exceptions(kind) for kind in ("refused", "differs")):
                 continue
             backward = pair.dtype == torch.float32 and pair.op.supports_autograd
             if backward and any(pair.name in opinfo.exceptions(f"gradient-{kind}") for kind in ("refused", "differs")):
                 continue
-            for sample in opinfo.samples(pair, requires_grad=backward)[seed % 3 :: 3][:4]:
-                stream = torch.Stream(device)
-                try:
-                    with stream:
-                        check_sample(pair, sample, device, backward=backward)
-                except Difference as difference:
-                    assert difference.kind in ("close", "strides"), f"{pair.name}, seed {seed}: {difference}"
+            samples = opinfo.samples(pair, requires_grad=backward)
+            if not samples:
+                continue
+            sample = samples[seed * len(samples) // len(SEEDS)]
+            try:
+                with torch.Stream(device):
+                    check_sample(pair, sample, device, backward=backward)
+            except Difference as difference:
+                assert difference.kind in ("close", "strides"), f"{pair.name}, seed {seed}: {difference}"
 
 
 def meta_knows(pair: Pair, sample: object) -> bool:
