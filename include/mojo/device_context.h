@@ -105,11 +105,13 @@ class MOJO_API DeviceContext {
   // Compiles `source` at run time for this device, or takes the result from the cache, and loads its function `name`
   // (docs/kernels.md has the dialect of C++ that it is written in). Blocks the host while the compiler runs; enqueues nothing.
   // `options` go to the compiler after the driver's own. Throws invalid_argument with the compiler's own text if the source
-  // does not compile, or naming the function if it is not in it; unavailable where there is no compiler.
+  // does not compile, naming the function if it is not in it, or naming the first parameter that is another in `Signature`
+  // than in the source; unavailable where there is no compiler, or it fails for another reason than the source.
   template <class Signature>
   DeviceFunction<Signature> compile_function(std::string_view source, std::string_view name,
                                              std::span<const std::string> options = {}) const {
-    return DeviceFunction<Signature>(compile_untyped_function(source, name, options));
+    return DeviceFunction<Signature>(
+        compile_described_function(source, name, options, DeviceFunction<Signature>::parameters));
   }
   // The same for DeviceStream::enqueue.
   UntypedFunction compile_untyped_function(std::string_view source, std::string_view name,
@@ -152,6 +154,9 @@ class MOJO_API DeviceContext {
   friend bool operator==(DeviceContext, DeviceContext) noexcept = default;
 
  private:
+  UntypedFunction compile_described_function(std::string_view source, std::string_view name,
+                                             std::span<const std::string> options,
+                                             std::span<const ParameterDescription> parameters) const;
   explicit DeviceContext(detail::DeviceState* state) noexcept : state_(state) {}
   detail::DeviceState* state_;
 };

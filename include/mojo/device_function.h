@@ -5,6 +5,7 @@
 // Errors: none.
 #pragma once
 
+#include <array>
 #include <concepts>
 #include <cstdint>
 #include <memory>
@@ -14,6 +15,8 @@
 
 #include "mojo/buffer.h"
 #include "mojo/export.h"
+#include "mojo/float16.h"
+#include "mojo/parameter.h"
 
 namespace mojo {
 
@@ -50,6 +53,38 @@ struct PassedBuffer {
 
 template <class P>
 using Passed = std::conditional_t<is_buffer<P>, PassedBuffer, P>;
+
+// What device code of the same types has.
+template <class T>
+constexpr ParameterKind kind_of() noexcept {
+  if constexpr (std::is_same_v<T, bool>) {
+    return ParameterKind::boolean;
+  } else if constexpr (std::is_enum_v<T>) {
+    return kind_of<std::underlying_type_t<T>>();
+  } else if constexpr (std::is_integral_v<T>) {
+    return std::is_signed_v<T> ? ParameterKind::signed_integer : ParameterKind::unsigned_integer;
+  } else if constexpr (std::is_floating_point_v<T>) {
+    return ParameterKind::floating;
+  } else if constexpr (std::is_same_v<T, half>) {
+    return ParameterKind::half;
+  } else if constexpr (std::is_same_v<T, bfloat16>) {
+    return ParameterKind::bfloat16;
+  } else {
+    return ParameterKind::other;
+  }
+}
+
+template <class P>
+constexpr ParameterDescription describe() noexcept {
+  if constexpr (is_buffer<P>) {
+    using Element = typename P::value_type;
+    constexpr bool constant = std::is_const_v<typename P::element_type>;
+    return {constant ? ParameterKind::buffer_of_const : ParameterKind::buffer, sizeof(PassedBuffer), kind_of<Element>(),
+            sizeof(Element)};
+  } else {
+    return {kind_of<P>(), sizeof(P)};
+  }
+}
 
 // What a parameter may be: a Buffer<T>, a number, or a trivially copyable value that device code declares alike.
 template <class P>
@@ -131,6 +166,7 @@ class DeviceFunction<void(P...)> : public UntypedFunction {
 
  private:
   friend class DeviceContext;
+  static constexpr std::array<ParameterDescription, sizeof...(P)> parameters{detail::describe<P>()...};
   explicit DeviceFunction(UntypedFunction function) noexcept : UntypedFunction(std::move(function)) {}
 };
 

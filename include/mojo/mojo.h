@@ -14,6 +14,7 @@
 #include "mojo/device_stream.h"
 #include "mojo/element_count.h"
 #include "mojo/error.h"
+#include "mojo/float16.h"
 #include "mojo/host_task.h"
 #include "mojo/launch_config.h"
 #include "mojo/pinned.h"

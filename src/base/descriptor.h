@@ -1,4 +1,5 @@
-// What it is: Descriptor, which closes a file descriptor. Threads: one. Errors: none; a negative number is no file.
+// What it is: Descriptor, which closes a file descriptor.
+// Ordering: none. Threads: one. Errors: none; a negative number is no file.
 #pragma once
 
 #include <unistd.h>

@@ -6,6 +6,7 @@
 #include <array>
 #include <charconv>
 #include <cstdlib>
+#include <filesystem>
 #include <limits>
 #include <optional>
 
@@ -107,8 +108,8 @@ constexpr std::array entries = {
           "a positive number of bytes, or one with the suffix K, M, G or T (powers of 1024)",
           "How large that folder may grow; what was used least recently goes first.",
           [](std::string_view text, Settings& s) { return parse_bytes(text, s.cache_bytes); }},
-    Entry{"TORCH_MOJO_BACKEND_CXX", "$CXX, else the first of c++, g++, clang++", "a program's name or path",
-          "The C++ compiler with which the host device compiles device functions.",
+    Entry{"TORCH_MOJO_BACKEND_CXX", "$CXX if it names a program that works, else the first of c++, g++, clang++",
+          "a program's name or path", "The C++ compiler with which the host device compiles device functions.",
           [](std::string_view text, Settings& s) {
             s.host_compiler = text;
             return !text.empty();
@@ -157,7 +158,7 @@ bool parse_random_schedule(std::string_view text, std::uint64_t& seed) noexcept 
 Status load_settings(Settings& out) {
   Settings settings;
   settings.cache_directory = default_cache_directory();
-  settings.host_compiler = environment("CXX");
+  settings.preferred_host_compiler = environment("CXX");
   for (const Entry& entry : entries) {
     const char* text = std::getenv(entry.name);
     if (text == nullptr) continue;
@@ -172,8 +173,15 @@ Status load_settings(Settings& out) {
 
 std::string find_program(std::string_view name) {
   if (name.empty()) return "";
-  const auto runs = [](const std::string& path) { return access(path.c_str(), X_OK) == 0; };
-  if (name.find('/') != std::string_view::npos) return runs(std::string(name)) ? std::string(name) : "";
+  std::error_code error;
+  const auto runs = [&](const std::string& path) {
+    return access(path.c_str(), X_OK) == 0 && std::filesystem::is_regular_file(path, error);
+  };
+  if (name.find('/') != std::string_view::npos) {
+    // A program that runs in another folder would not find a relative path.
+    const std::string file = std::filesystem::absolute(std::string(name), error).string();
+    return !error && runs(file) ? file : "";
+  }
   const std::string path = environment("PATH");
   for (std::string_view rest = path; !rest.empty();) {
     const std::string_view folder = rest.substr(0, rest.find(':'));
@@ -186,9 +194,22 @@ std::string find_program(std::string_view name) {
 }
 
 std::vector<std::string> program_environment() {
+  constexpr std::array<std::string_view, 12> left_out{"LC_ALL",
+                                                      "CPATH",
+                                                      "C_INCLUDE_PATH",
+                                                      "CPLUS_INCLUDE_PATH",
+                                                      "OBJC_INCLUDE_PATH",
+                                                      "COMPILER_PATH",
+                                                      "LIBRARY_PATH",
+                                                      "GCC_EXEC_PREFIX",
+                                                      "GCC_SPECS",
+                                                      "CCC_OVERRIDE_OPTIONS",
+                                                      "DEPENDENCIES_OUTPUT",
+                                                      "SUNPRO_DEPENDENCIES"};
   std::vector<std::string> variables;
   for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) {
-    if (!std::string_view(*variable).starts_with("LC_ALL=")) variables.emplace_back(*variable);
+    const std::string_view name = std::string_view(*variable).substr(0, std::string_view(*variable).find('='));
+    if (std::ranges::find(left_out, name) == left_out.end()) variables.emplace_back(*variable);
   }
   variables.emplace_back("LC_ALL=C");
   return variables;

@@ -24,7 +24,9 @@ struct Settings {
   bool check_driver = false;                 // wrap the driver in the checking layer, scribble freed memory
   std::string cache_directory;               // of compiled functions; empty: off, or there is no home directory
   std::uint64_t cache_bytes = std::uint64_t{1} << 30;
-  std::string host_compiler;  // the C++ compiler of the host device: a path or a name to look for; empty: any
+  // The C++ compiler of the host device: a path or a name to look for. Empty: the preferred one ($CXX, which may also be a
+  // command line that names no program) or any other.
+  std::string host_compiler, preferred_host_compiler;
 };
 
 // One row of the table, for people and for the generated docs.
@@ -38,10 +40,11 @@ std::vector<SettingRow> setting_rows();
 // Names in the environment that begin with TORCH_MOJO_BACKEND_ and are no setting: a text each, with the nearest name.
 std::vector<std::string> unknown_setting_texts();
 
-// The program of that name, as a shell would find it: a path, or empty.
+// The program of that name, as a shell would find it: an absolute path, or empty.
 std::string find_program(std::string_view name);
 
-// The environment for a program that is run: this process's, with the C locale, so that its output can be read.
+// The environment for a compiler that is run: this process's, with the C locale, so that its output can be read, and
+// without what would have it look in other places, of which nobody who knows its options would know.
 std::vector<std::string> program_environment();
 
 // Reads "random:SEED"; false unless it is exactly that.

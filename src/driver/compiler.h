@@ -31,6 +31,9 @@ struct CompileRequest {
 struct CompileResult {
   std::vector<std::byte> image;
   std::string log;  // what the compiler said, warnings for instance
+  // It depends on more than request, identity and target, on files that the source includes for instance: good for this
+  // call alone. So may a failure be.
+  bool uncacheable = false;
 };
 
 class Compiler {

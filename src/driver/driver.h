@@ -20,6 +20,7 @@
 #include "driver/compiler.h"
 #include "mojo/device_ptr.h"
 #include "mojo/host_task.h"
+#include "mojo/parameter.h"
 #include "mojo/status.h"
 
 namespace mojo::driver {
@@ -176,6 +177,8 @@ class Event {
 class Kernel {
  public:
   virtual ~Kernel() = default;
+  // What its parameters are, in order; false where the driver's images do not tell. Lives as long as the kernel.
+  virtual bool parameters(std::span<const ParameterDescription>&) const noexcept { return false; }
 };
 
 class Module {

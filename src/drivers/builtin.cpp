@@ -14,6 +14,7 @@ std::unique_ptr<driver::Driver> make_host(const base::Settings& settings) {
   options.single_queue = settings.host_single_queue;
   options.schedule = settings.host_schedule;
   options.compiler = settings.host_compiler;
+  options.preferred_compiler = settings.preferred_host_compiler;
   options.scribble_freed = settings.check_driver;
   return host::make_host_driver(options);
 }

@@ -35,6 +35,11 @@ struct Flight {
   Status status;
   CompiledImagePtr image;
   std::uint64_t used = 0;  // a count that grows
+
+  // What it takes in memory, all in all.
+  std::uint64_t bytes() const noexcept {
+    return 256 + (image != nullptr ? image->bytes.size() + image->log.size() : status.message().size());
+  }
 };
 
 Status no_memory() { return {StatusCode::out_of_memory, "no host memory to compile a device function"}; }
@@ -46,16 +51,20 @@ struct CompileCache::Impl {
       : options(std::move(given)), disk(options.directory, options.size_limit, std::move(files)) {}
 
   bool on_disk() const { return !options.directory.empty(); }
+  // `keep`: whether what it gives, or why it fails, is so for whoever asks with this key.
   Status obtain(const Digest& key, driver::Compiler& compiler, const driver::CompileRequest& request,
-                CompiledImagePtr& out);
-  void keep_within_limit();  // under the mutex
+                CompiledImagePtr& out, bool& keep);
+  void land(const Digest& key, Flight& flight, Status&& status, const CompiledImagePtr& image, bool keep) noexcept;
+  using Flights = std::map<Digest, std::shared_ptr<Flight>>;
+  void forget(Flights::iterator at) noexcept;  // under the mutex
+  void keep_within_limit() noexcept;           // under the mutex
   void warn(const Status& status);
 
   const CompileCacheOptions options;
   DiskCache disk;
   std::mutex mutex;
   std::condition_variable landed;
-  std::map<Digest, std::shared_ptr<Flight>> flights;
+  Flights flights;
   std::uint64_t uses = 0, kept_bytes = 0;  // under the mutex
   std::mutex saved_mutex;
   CompileCacheStatistics saved;  // what the folder's counts have of this object; under saved_mutex
@@ -79,12 +88,12 @@ Status CompileCache::get(driver::Compiler& compiler, const driver::CompileReques
   try {
     Digest key;
     MOJO_RETURN_IF_ERROR(make_key(compiler, request, key));
-    std::shared_ptr<Flight> flight;
+    auto flight = std::make_shared<Flight>();
     {
       std::unique_lock guard(self.mutex);
-      auto& place = self.flights[key];
-      if (place != nullptr) {
-        flight = place;
+      const auto [place, first] = self.flights.try_emplace(key, flight);
+      if (!first) {
+        flight = place->second;
         self.landed.wait(guard, [&] { return flight->done; });
         flight->used = ++self.uses;
         if (flight->status.ok()) {
@@ -93,39 +102,69 @@ Status CompileCache::get(driver::Compiler& compiler, const driver::CompileReques
         }
         return flight->status;
       }
-      place = flight = std::make_shared<Flight>();
     }
     CompiledImagePtr image;
     Status status;
+    bool keep = false;
     try {
-      status = self.obtain(key, compiler, request, image);
+      status = self.obtain(key, compiler, request, image, keep);
     } catch (const std::bad_alloc&) {
       status = no_memory();
     }
-    {
-      std::lock_guard guard(self.mutex);
-      flight->done = true;
-      flight->status = status;
-      flight->image = image;
-      flight->used = ++self.uses;
-      if (status.ok()) {
-        self.kept_bytes += image->bytes.size();
-        self.keep_within_limit();
-      } else if (status.code() != StatusCode::invalid_argument) {
-        self.flights.erase(key);  // not the source's fault: the next call may have better luck
-      }
-    }
-    self.landed.notify_all();
+    self.land(key, *flight, std::move(status), image, keep);
     if (self.misses != 0) save_statistics();
     out = std::move(image);
-    return status;
+    return flight->status;  // as it landed: nothing changes it any more
   } catch (const std::bad_alloc&) {
     return no_memory();
   }
 }
 
+// Nothing in it may fail: others wait.
+void CompileCache::Impl::land(const Digest& key, Flight& flight, Status&& status, const CompiledImagePtr& image,
+                              bool keep) noexcept {
+  {
+    std::lock_guard guard(mutex);
+    flight.done = true;
+    flight.status = std::move(status);
+    flight.image = image;
+    flight.used = ++uses;
+    if (keep) {
+      kept_bytes += flight.bytes();
+      keep_within_limit();
+    } else {
+      flights.erase(key);
+    }
+  }
+  landed.notify_all();
+}
+
+bool CompileCache::reject(driver::Compiler& compiler, const driver::CompileRequest& request,
+                          const CompiledImagePtr& image) noexcept {
+  Impl& self = *impl_;
+  if (!image->from_disk) return false;
+  try {
+    Digest key;
+    if (!make_key(compiler, request, key).ok()) return false;
+    {
+      std::lock_guard guard(self.mutex);
+      const auto at = self.flights.find(key);
+      if (at != self.flights.end()) {
+        if (at->second->image != image) return true;
+        self.forget(at);
+      }
+      // Under the mutex, so that the file of a compilation that begins now is not the one that goes.
+      self.disk.remove(key);
+    }
+    ++self.rejected;
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
+
 Status CompileCache::Impl::obtain(const Digest& key, driver::Compiler& compiler, const driver::CompileRequest& request,
-                                  CompiledImagePtr& out) {
+                                  CompiledImagePtr& out, bool& keep) {
   auto image = std::make_shared<CompiledImage>();
   if (on_disk()) {
     const Stopwatch watch;
@@ -133,7 +172,9 @@ Status CompileCache::Impl::obtain(const Digest& key, driver::Compiler& compiler,
     load_microseconds += watch.microseconds();
     if (found == DiskCache::Found::yes) {
       ++disk_hits;
+      image->from_disk = true;
       out = std::move(image);
+      keep = true;
       return {};
     }
     if (found == DiskCache::Found::damaged) ++rejected;
@@ -145,11 +186,14 @@ Status CompileCache::Impl::obtain(const Digest& key, driver::Compiler& compiler,
   compile_microseconds += watch.microseconds();
   if (!status.ok()) {
     ++failures;
+    // Where it is not the source's fault, the next call may have better luck.
+    keep = status.code() == StatusCode::invalid_argument && !result.uncacheable;
     return status;
   }
   image->bytes = std::move(result.image);
   image->log = std::move(result.log);
-  if (on_disk()) {
+  keep = !result.uncacheable;
+  if (on_disk() && keep) {
     std::uint64_t gone = 0;
     if (const Status stored = disk.store(key, *image, gone); stored.ok()) {
       ++written;
@@ -162,16 +206,20 @@ Status CompileCache::Impl::obtain(const Digest& key, driver::Compiler& compiler,
   return {};
 }
 
-void CompileCache::Impl::keep_within_limit() {
+void CompileCache::Impl::forget(Flights::iterator at) noexcept {
+  kept_bytes -= at->second->bytes();
+  flights.erase(at);
+}
+
+void CompileCache::Impl::keep_within_limit() noexcept {
   while (kept_bytes > options.memory_limit) {
     auto oldest = flights.end();
     for (auto it = flights.begin(); it != flights.end(); ++it) {
-      if (!it->second->done || !it->second->status.ok()) continue;
+      if (!it->second->done) continue;
       if (oldest == flights.end() || it->second->used < oldest->second->used) oldest = it;
     }
     if (oldest == flights.end()) return;
-    kept_bytes -= oldest->second->image->bytes.size();
-    flights.erase(oldest);
+    forget(oldest);
   }
 }
 

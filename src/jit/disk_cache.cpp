@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <new>
 #include <string_view>
 
 #include "base/descriptor.h"
@@ -33,6 +34,12 @@ bool read_all(int descriptor, std::vector<std::byte>& out) {
   return true;
 }
 
+std::int64_t seconds_now() noexcept {
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  return now.tv_sec;
+}
+
 // Names of our own only: hexadecimal digits and a suffix.
 bool is_ours(std::string_view name) {
   const std::size_t digits = name.find_first_not_of("0123456789abcdef");
@@ -46,6 +53,9 @@ struct DiskCache::Entry {
   std::uint64_t bytes = 0;
   timespec used{};
   bool temporary = false;
+
+  // Whether a writer may be behind it yet.
+  bool in_the_making(std::int64_t now) const noexcept { return temporary && used.tv_sec + abandoned_seconds >= now; }
 };
 
 Status DiskCache::check_directory() const {
@@ -76,6 +86,13 @@ DiskCache::Found DiskCache::load(const Digest& key, CompiledImage& out) {
   if (!read_all(file.get(), bytes) || !decode_cache_file(key, bytes, out)) return Found::damaged;
   static_cast<void>(futimens(file.get(), nullptr));  // used now; where that cannot be noted, it ages
   return Found::yes;
+}
+
+void DiskCache::remove(const Digest& key) noexcept {
+  try {
+    if (check_directory().ok()) static_cast<void>(files_->remove(path_of(key)));
+  } catch (const std::bad_alloc&) {  // it stays, and the next one to load it is here again
+  }
 }
 
 Status DiskCache::store(const Digest& key, const CompiledImage& image, std::uint64_t& evicted) {
@@ -133,11 +150,10 @@ std::vector<DiskCache::Entry> DiskCache::entries() const {
 
 std::uint64_t DiskCache::evict(const std::string& keep) {
   std::vector<Entry> all = entries();
-  timespec now{};
-  clock_gettime(CLOCK_REALTIME, &now);
+  const std::int64_t now = seconds_now();
   std::uint64_t bytes = 0, evicted = 0;
   for (const Entry& entry : all) {
-    if (entry.temporary && entry.used.tv_sec + abandoned_seconds < now.tv_sec) {
+    if (entry.temporary && !entry.in_the_making(now)) {
       static_cast<void>(files_->remove(entry.path));
     } else {
       bytes += entry.bytes;
@@ -170,7 +186,9 @@ DiskCache::Usage DiskCache::usage() const {
 Status DiskCache::clear(std::uint64_t& removed) {
   removed = 0;
   Status first;
+  const std::int64_t now = seconds_now();
   for (const Entry& entry : entries()) {
+    if (entry.in_the_making(now)) continue;
     const int error = files_->remove(entry.path);
     if (error == 0) {
       removed += entry.temporary ? 0 : 1;

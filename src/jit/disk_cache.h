@@ -22,6 +22,7 @@ class DiskCache {
 
   enum class Found { yes, no, damaged };
   Found load(const Digest& key, CompiledImage& out);
+  void remove(const Digest& key) noexcept;
   // `evicted`: how many other files had to go.
   Status store(const Digest& key, const CompiledImage& image, std::uint64_t& evicted);
 
@@ -32,7 +33,7 @@ class DiskCache {
     std::uint64_t files = 0, bytes = 0;
   };
   Usage usage() const;
-  // Removes every file of the cache, and says how many there were.
+  // Removes every file of the cache but those that are being written, and says how many there were.
   Status clear(std::uint64_t& removed);
   const std::string& directory() const noexcept { return directory_; }
 

@@ -13,6 +13,7 @@
 #include "runtime/buffer_check.h"
 #include "runtime/device_state.h"
 #include "runtime/function_state.h"
+#include "runtime/parameter_check.h"
 #include "runtime/process_compile_cache.h"
 
 namespace mojo {
@@ -88,6 +89,40 @@ Status untyped_launch(detail::StreamState& stream, const detail::FunctionState* 
   return queue_launch(stream, *function, config, arguments, sizes, accesses);
 }
 
+// Loads the image, and finds its function.
+Status load(driver::Device& device, const jit::CompiledImage& image, std::string_view name,
+            std::unique_ptr<driver::Kernel>& out) {
+  std::unique_ptr<driver::Module> module;
+  MOJO_RETURN_IF_ERROR(device.load_module(image.bytes, module));
+  return module->kernel(name, out);
+}
+
+std::shared_ptr<detail::FunctionState> compile(detail::DeviceState& device, std::string_view source,
+                                               std::string_view name, std::span<const std::string> options) {
+  throw_if_failed(runtime::usable());
+  if (name.empty()) throw_status({StatusCode::invalid_argument, "compile_function: the name of the function is empty"});
+  driver::Compiler* compiler = nullptr;
+  throw_if_failed(device.driver().compiler(compiler));
+  const std::vector<std::string> entries{std::string(name)};
+  driver::CompileRequest request;
+  request.source = source;
+  request.entries = entries;
+  request.headers = jit::dialect_headers();
+  request.options = options;
+  jit::CompileCache& cache = runtime::process_compile_cache();
+  std::unique_ptr<driver::Kernel> kernel;
+  for (bool again = false;; again = true) {
+    jit::CompiledImagePtr image;
+    throw_if_failed(cache.get(*compiler, request, image));
+    Status loaded = load(device.driver(), *image, name, kernel);
+    if (loaded.ok()) break;
+    // One that was kept since another day may need what is no longer there.
+    const bool images_fault = loaded.code() == StatusCode::invalid_argument;
+    if (again || !images_fault || !cache.reject(*compiler, request, image)) throw_if_failed(std::move(loaded));
+  }
+  return std::make_shared<detail::FunctionState>(device, entries.front(), std::move(kernel));
+}
+
 }  // namespace
 
 std::string UntypedFunction::name() const { return state_ == nullptr ? std::string() : state_->name(); }
@@ -95,23 +130,18 @@ int UntypedFunction::device_index() const noexcept { return state_ == nullptr ? 
 
 UntypedFunction DeviceContext::compile_untyped_function(std::string_view source, std::string_view name,
                                                         std::span<const std::string> options) const {
-  throw_if_failed(runtime::usable());
-  if (name.empty()) throw_status({StatusCode::invalid_argument, "compile_function: the name of the function is empty"});
-  driver::Compiler* compiler = nullptr;
-  throw_if_failed(state_->driver().compiler(compiler));
-  const std::vector<std::string> entries{std::string(name)};
-  driver::CompileRequest request;
-  request.source = source;
-  request.entries = entries;
-  request.headers = jit::dialect_headers();
-  request.options = options;
-  jit::CompiledImagePtr image;
-  throw_if_failed(runtime::process_compile_cache().get(*compiler, request, image));
-  std::unique_ptr<driver::Module> module;
-  throw_if_failed(state_->driver().load_module(image->bytes, module));
-  std::unique_ptr<driver::Kernel> kernel;
-  throw_if_failed(module->kernel(name, kernel));
-  return UntypedFunction::adopt(std::make_shared<detail::FunctionState>(*state_, entries.front(), std::move(kernel)));
+  return UntypedFunction::adopt(compile(*state_, source, name, options));
+}
+
+UntypedFunction DeviceContext::compile_described_function(std::string_view source, std::string_view name,
+                                                          std::span<const std::string> options,
+                                                          std::span<const ParameterDescription> parameters) const {
+  auto function = compile(*state_, source, name, options);
+  std::span<const ParameterDescription> compiled;
+  if (function->kernel().parameters(compiled)) {
+    throw_if_failed(runtime::check_parameters(name, parameters, compiled));
+  }
+  return UntypedFunction::adopt(std::move(function));
 }
 
 void DeviceStream::launch(const UntypedFunction& function, const LaunchConfig& config,
@@ -132,9 +162,13 @@ std::optional<std::string> DeviceStream::enqueue(const UntypedFunction& function
                                                  std::span<const void* const> arguments,
                                                  std::span<const std::uint32_t> argument_sizes,
                                                  std::span<const Access> accesses) const {
-  const Status status = untyped_launch(*state_, function.state(), config, arguments, argument_sizes, accesses);
-  if (status.ok()) return std::nullopt;
-  return status.message();
+  try {
+    const Status status = untyped_launch(*state_, function.state(), config, arguments, argument_sizes, accesses);
+    if (status.ok()) return std::nullopt;
+    return status.message();
+  } catch (const std::bad_alloc&) {
+    return "no host memory";  // so short that it takes none
+  }
 }
 
 }  // namespace mojo

@@ -1,119 +1,17 @@
-// Modules and launches, of every driver that has them.
+// What device functions compute when they are launched, and in which order, of every driver that has them.
 #include <cmath>
-#include <cstring>
 #include <numeric>
 
-#include "conformance/driver_under_test.h"
-#include "jit/compile_cache.h"
-#include "jit/dialect.h"
+#include "conformance/launch_fixture.h"
 
 namespace mojo::conformance {
 namespace {
 
-// One for the program, so that each source is compiled once for all drivers.
-jit::CompileCache& cache() {
-  static jit::CompileCache compiled({.directory = ""});
-  return compiled;
-}
-
-struct Buffer {
-  std::uint64_t address, count;
-};
-
-// ThreadSanitizer takes milliseconds to make a stack.
-#if defined(__SANITIZE_THREAD__)
-constexpr unsigned largest_block = 128;
-#else
-constexpr unsigned largest_block = 1024;
-#endif
-
-class Launches : public Conformance {
- public:
-  Launches() : device_(open()), queue_(queue(*device_)) {}
-
-  Status compile(const std::string& source, const std::string& name, jit::CompiledImagePtr& image,
-                 std::vector<std::string> options = {}) {
-    driver::Compiler* compiler = nullptr;
-    MOJO_RETURN_IF_ERROR(device_->compiler(compiler));
-    const std::vector<std::string> entries{name};
-    driver::CompileRequest request;
-    request.source = source;
-    request.entries = entries;
-    request.headers = jit::dialect_headers();
-    request.options = options;
-    return cache().get(*compiler, request, image);
-  }
-  std::unique_ptr<driver::Kernel> kernel(const std::string& source, const std::string& name) {
-    jit::CompiledImagePtr image;
-    Status status = compile(source, name, image);
-    std::unique_ptr<driver::Module> module;
-    std::unique_ptr<driver::Kernel> out;
-    if (status.ok()) status = device_->load_module(image->bytes, module);
-    if (status.ok()) status = module->kernel(name, out);
-    EXPECT_TRUE(status.ok()) << status.message();
-    return out;
-  }
-  template <class... Arguments>
-  Status launch(driver::Kernel& k, driver::Dim3 grid, driver::Dim3 block, std::uint32_t shared,
-                Arguments... arguments) {
-    const void* const pointers[] = {&arguments..., nullptr};
-    const std::uint32_t sizes[] = {sizeof(arguments)..., 0};
-    driver::Launch l;
-    l.kernel = &k;
-    l.grid = grid;
-    l.block = block;
-    l.shared_memory_bytes = shared;
-    l.arguments = std::span(pointers, sizeof...(arguments));
-    l.argument_sizes = std::span(sizes, sizeof...(arguments));
-    return queue_->launch(l, tag());
-  }
-  template <class T>
-  Buffer buffer(std::size_t count) {
-    DevicePtr p;
-    EXPECT_TRUE(device_->allocate(count * sizeof(T), p).ok());
-    allocated_.push_back(p);
-    return {p.address, count};
-  }
-  void TearDown() override {
-    EXPECT_TRUE(queue_->synchronize().ok());
-    for (DevicePtr p : allocated_) EXPECT_TRUE(device_->free(p).ok());
-  }
-  template <class T>
-  void upload(Buffer to, const std::vector<T>& from) {
-    driver::Copy copy;
-    copy.kind = driver::CopyKind::host_to_device;
-    copy.dst = {to.address};
-    copy.host_src = from.data();
-    copy.bytes = from.size() * sizeof(T);
-    copy.host_pageable = true;
-    EXPECT_TRUE(queue_->copy(copy, tag()).ok());
-  }
-  template <class T>
-  std::vector<T> download(Buffer from) {
-    std::vector<T> out(from.count);
-    driver::Copy copy;
-    copy.kind = driver::CopyKind::device_to_host;
-    copy.src = {from.address};
-    copy.host_dst = out.data();
-    copy.bytes = out.size() * sizeof(T);
-    copy.host_pageable = true;
-    EXPECT_TRUE(queue_->copy(copy, tag()).ok());
-    return out;
-  }
-
- protected:
-  std::unique_ptr<driver::Device> device_;
-  std::unique_ptr<driver::Queue> queue_;
-  std::vector<DevicePtr> allocated_;
-};
-
-constexpr const char* scale_source = R"(
-extern "C" MOJO_KERNEL void scale(mojo::Buffer<const float> x, mojo::Buffer<float> y, float a, unsigned n) {
-  for (unsigned i = mojo::global_index(); i < n; i += mojo::global_size()) y[i] = a * x[i];
-}
-)";
-
 INSTANTIATE_TEST_SUITE_P(Drivers, Launches, testing::ValuesIn(full_drivers()), name_of);
+INSTANTIATE_TEST_SUITE_P(ManyWorkers, Launches,
+                         testing::Values(DriverUnderTest{"host_16_workers",
+                                                         [] { return host::make_host_driver(host_options(16)); }}),
+                         name_of);
 
 TEST_P(Launches, AStrideLoopCoversTheRangeWhateverTheGridAndBlock) {
   auto k = kernel(scale_source, "scale");
@@ -360,153 +258,62 @@ extern "C" MOJO_KERNEL void busy(mojo::Buffer<unsigned> stop) {
   MOJO_OK(queue_->synchronize());
 }
 
-TEST_P(Launches, AccessesGoWithTheLaunch) {
-  auto k = kernel(scale_source, "scale");
-  const Buffer x = buffer<float>(8), y = buffer<float>(8);
-  upload(x, std::vector<float>(8, 1));
-  const float a = 2;
-  const unsigned n = 8;
-  const void* pointers[] = {&x, &y, &a, &n};
-  const std::uint32_t sizes[] = {16, 16, 4, 4};
-  Access accesses[] = {{{x.address}, 32, AccessMode::read}, {{y.address}, 32, AccessMode::write}};
-  driver::Launch l;
-  l.kernel = k.get();
-  l.arguments = pointers;
-  l.argument_sizes = sizes;
-  l.accesses = accesses;
-  MOJO_OK(queue_->launch(l, tag()));
-  EXPECT_EQ(download<float>(y), std::vector<float>(8, 2));
-  if (GetParam().name.find("checked") == std::string::npos) return;
-  accesses[1].bytes = std::uint64_t{1} << 40;
-  EXPECT_EQ(queue_->launch(l, tag()).code(), StatusCode::invalid_argument);
+TEST_P(Launches, ManySmallBlocksRunOnceEach) {
+  auto k = kernel(R"(
+extern "C" MOJO_KERNEL void count(mojo::Buffer<unsigned> counts) {
+  mojo::atomic_add(&counts[mojo::block_index()], 1u);
 }
-
-TEST_P(Launches, TheCheckedLayerKnowsWhichKernelsAre) {
-  if (GetParam().name.find("checked") == std::string::npos) GTEST_SKIP() << "not checked";
-  auto k = kernel(scale_source, "scale");
-  const Buffer x = buffer<float>(8), y = buffer<float>(8);
-  auto elsewhere = open(1);
-  auto its_queue = queue(*elsewhere);
-  std::swap(its_queue, queue_);
-  Status status = launch(*k, {1}, {8}, 0, x, y, 2.0f, 8u);
-  std::swap(its_queue, queue_);
-  EXPECT_EQ(status.code(), StatusCode::failed_precondition);
-  EXPECT_THAT(status.message(), testing::HasSubstr("a kernel of device 0 on a queue of device 1"));
-  driver::Kernel& gone = *k;
-  k.reset();
-  status = launch(gone, {1}, {8}, 0, x, y, 2.0f, 8u);
-  EXPECT_EQ(status.code(), StatusCode::invalid_argument);
-  EXPECT_THAT(status.message(), testing::HasSubstr("the kernel has been destroyed"));
-}
-
-TEST(LaunchFaults, EachCallOnTheWayToALaunchMayFail) {
-  for (const char* call : {"compiler", "compiler_identity", "compile", "load_module", "kernel", "launch"}) {
-    auto faults = std::make_shared<layers::Faults>();
-    auto driver = layers::make_faulty(host::make_host_driver(host_options(2)), faults);
-    std::unique_ptr<driver::Device> device;
-    MOJO_OK(driver->open(0, device));
-    std::unique_ptr<driver::Queue> q;
-    MOJO_OK(device->create_queue({}, q));
-    jit::CompileCache fresh({.directory = ""});
-    const auto once = [&]() -> Status {
-      const std::vector<std::string> entries{"nothing"};
-      driver::CompileRequest request;
-      request.source = "extern \"C\" MOJO_KERNEL void nothing() {}";
-      request.entries = entries;
-      request.headers = jit::dialect_headers();
-      driver::Compiler* compiler = nullptr;
-      jit::CompiledImagePtr image;
-      std::unique_ptr<driver::Module> module;
-      std::unique_ptr<driver::Kernel> k;
-      MOJO_RETURN_IF_ERROR(device->compiler(compiler));
-      MOJO_RETURN_IF_ERROR(fresh.get(*compiler, request, image));
-      MOJO_RETURN_IF_ERROR(device->load_module(image->bytes, module));
-      MOJO_RETURN_IF_ERROR(module->kernel("nothing", k));
-      driver::Launch l;
-      l.kernel = k.get();
-      MOJO_RETURN_IF_ERROR(q->launch(l, 0));
-      return q->synchronize();
-    };
-    faults->fail_nth_of(call, 1, Status(StatusCode::unavailable, std::string("no ") + call));
-    const Status status = once();
-    EXPECT_EQ(status.message(), std::string("no ") + call);
-    EXPECT_TRUE(faults->triggered()) << call;
-    MOJO_OK(once());  // and the next works
+)",
+                  "count");
+  for (const unsigned blocks : {10'000u, 300'000u}) {
+    const Buffer counts = buffer<unsigned>(blocks);
+    upload(counts, std::vector<unsigned>(blocks, 0));
+    MOJO_OK(launch(*k, {blocks}, {1}, 0, counts));
+    EXPECT_EQ(download<unsigned>(counts), std::vector<unsigned>(blocks, 1));
   }
 }
 
-TEST_P(Launches, BadLaunchesAreRefusedWithTheReason) {
-  auto k = kernel(scale_source, "scale");
-  const Buffer x = buffer<float>(8), y = buffer<float>(8);
-  const auto refused = [&](const Status& status, const char* why) {
-    EXPECT_EQ(status.code(), StatusCode::invalid_argument);
-    EXPECT_THAT(status.message(), testing::HasSubstr(why));
-  };
-  refused(launch(*k, {0}, {1}, 0, x, y, 2.0f, 8u), "a grid of 0 x 1 x 1 is empty");
-  refused(launch(*k, {1}, {1, 0}, 0, x, y, 2.0f, 8u), "a block of 1 x 0 x 1 is empty");
-  refused(launch(*k, {1}, {1025}, 0, x, y, 2.0f, 8u), "beyond the device's limit");
-  refused(launch(*k, {1}, {1, 1, 65}, 0, x, y, 2.0f, 8u), "beyond the device's limit");
-  refused(launch(*k, {1}, {64, 64}, 0, x, y, 2.0f, 8u), "4096 threads");
-  refused(launch(*k, {1, 65536}, {1}, 0, x, y, 2.0f, 8u), "beyond the device's limit");
-  refused(launch(*k, {1}, {1}, 1u << 30, x, y, 2.0f, 8u), "bytes of shared memory");
-  refused(launch(*k, {1}, {1}, 0, x, y, 2.0f), "3 arguments; the kernel takes 4");
-  refused(launch(*k, {1}, {1}, 0, x, y, 2.0, 8u), "argument 2 has 8 bytes; the kernel's has 4");
-  struct {
-    char bytes[5000];
-  } large{};
-  refused(launch(*k, {1}, {1}, 0, x, y, large), "bytes of arguments");
-  driver::Launch none;
-  refused(queue_->launch(none, tag()), "no kernel");
-
-  driver::Launch clustered;
-  clustered.kernel = k.get();
-  clustered.cluster = {2, 1, 1};
-  const Status status = queue_->launch(clustered, tag());
-  EXPECT_EQ(status.code(), StatusCode::unsupported);
-  EXPECT_THAT(status.message(), testing::HasSubstr("host driver does not support launch with a cluster"));
+// Larger than the stack that a thread has where there are barriers.
+TEST_P(Launches, AThreadOfAKernelWithoutBarriersMayKeepALargeArray) {
+  auto k = kernel(R"(
+extern "C" MOJO_KERNEL void large(mojo::Buffer<float> x, unsigned step) {
+  float t[40000];
+  const unsigned me = mojo::global_index();
+  for (unsigned i = 0; i < 40000; ++i) t[i] = static_cast<float>(i + me);
+  x[me] = t[39999 - me * step];
+}
+)",
+                  "large");
+  const Buffer x = buffer<float>(64);
+  MOJO_OK(launch(*k, {4}, {16}, 0, x, 3u));
+  const auto got = download<float>(x);
+  for (unsigned i = 0; i < 64; ++i) ASSERT_EQ(got[i], static_cast<float>(39999 - 2 * i));
 }
 
-TEST_P(Launches, ASourceThatDoesNotCompileGivesTheCompilersTextWithItsLines) {
-  jit::CompiledImagePtr image;
-  Status status = compile("extern \"C\" MOJO_KERNEL void f(int n) {\n  int a = n;\n  undeclared(a);\n}\n", "f", image);
-  EXPECT_EQ(status.code(), StatusCode::invalid_argument);
-  EXPECT_THAT(status.message(), testing::HasSubstr("kernel.cpp:3:"));
-  EXPECT_THAT(status.message(), testing::HasSubstr("undeclared"));
-
-  status = compile(scale_source, "scal", image);
-  EXPECT_EQ(status.code(), StatusCode::invalid_argument);
-  EXPECT_THAT(status.message(), testing::HasSubstr("'scal' is not in the source"));
-
-  status = compile(scale_source, "scale; }", image);
-  EXPECT_EQ(status.code(), StatusCode::invalid_argument);
-  EXPECT_THAT(status.message(), testing::HasSubstr("not a device function's name"));
-
-  status = compile(scale_source, "scale", image, {"-fno-such-option"});
-  EXPECT_EQ(status.code(), StatusCode::invalid_argument);
-  EXPECT_THAT(status.message(), testing::HasSubstr("no-such-option"));
+TEST_P(Launches, ShuttingDownEndsALaunchBetweenItsBlocks) {  // G-05
+  if (!device_->capabilities().has(driver::Capability::host_accessible_memory)) GTEST_SKIP() << "cannot look inside";
+  auto k = kernel(R"(
+extern "C" MOJO_KERNEL void forever(mojo::Buffer<unsigned long long> ran) {
+  for (int i = 0; i < 1000; ++i) mojo::atomic_load(&ran[0]);
+  mojo::atomic_add(&ran[0], 1ull);
 }
-
-TEST_P(Launches, WhatIsNoImageIsNotLoaded) {
-  std::unique_ptr<driver::Module> module;
-  EXPECT_EQ(device_->load_module({}, module).code(), StatusCode::invalid_argument);
-  jit::CompiledImagePtr image;
-  MOJO_OK(compile(scale_source, "scale", image));
-  const std::span<const std::byte> bytes(image->bytes);
-  EXPECT_EQ(device_->load_module(bytes.first(bytes.size() / 2), module).code(), StatusCode::invalid_argument);
-  MOJO_OK(device_->load_module(bytes, module));
-  std::unique_ptr<driver::Kernel> k;
-  const Status status = module->kernel("other", k);
-  EXPECT_EQ(status.code(), StatusCode::invalid_argument);
-  EXPECT_THAT(status.message(), testing::HasSubstr("no kernel 'other'"));
-}
-
-TEST_P(Launches, ADroppedLaunchLeavesNothing) {
-  auto k = kernel(scale_source, "scale");
-  const Buffer x = buffer<float>(8), y = buffer<float>(8);
-  Gate gate(*device_);
-  gate.hold(*queue_, tag());
-  MOJO_OK(launch(*k, {1}, {8}, 0, x, y, 2.0f, 8u));
-  queue_ = queue(*device_);  // the old one with its launch goes
+)",
+                  "forever");
+  const Buffer ran = buffer<std::uint64_t>(1);
+  upload(ran, std::vector<std::uint64_t>{0});
+  Failures failures;
+  driver::QueueOptions options;
+  options.failures = &failures;
+  queue_ = queue(*device_, options);
+  MOJO_OK(launch(*k, {1u << 30, 65535}, {1}, 0, ran));  // centuries
+  std::atomic_ref<std::uint64_t> count(*reinterpret_cast<std::uint64_t*>(ran.address));
+  for (bool complete = false; count.load() == 0;) MOJO_OK(queue_->query(complete));
+  driver->shut_down();
+  const std::uint64_t then = count.load();  // all workers have ended
+  EXPECT_EQ(count.load(), then);
+  ASSERT_EQ(failures.seen().size(), 1U);
+  EXPECT_EQ(failures.seen()[0].second.code(), StatusCode::shut_down);
+  queue_.reset();
 }
 
 }  // namespace

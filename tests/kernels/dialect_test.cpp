@@ -4,66 +4,11 @@
 #include <limits>
 #include <numeric>
 
-#include "conformance/driver_under_test.h"
-#include "jit/compile_cache.h"
-#include "jit/dialect.h"
+#include "kernels/dialect_fixture.h"
+#include "mojo/float16.h"
 
 namespace mojo::kernels {
 namespace {
-
-using conformance::host_options;
-
-// Runs one kernel over arrays of the host's memory, which is the device's too.
-class Dialect : public testing::Test {
- public:
-  Dialect() : driver_(host::make_host_driver(host_options(2))) {
-    EXPECT_TRUE(driver_->open(0, device_).ok());
-    EXPECT_TRUE(device_->create_queue({}, queue_).ok());
-  }
-  template <class... Arguments>
-  void run(const std::string& source, driver::Dim3 grid, driver::Dim3 block, Arguments... arguments) {
-    static jit::CompileCache cache({.directory = ""});
-    const std::vector<std::string> entries{"f"};
-    driver::CompileRequest request;
-    request.source = source;
-    request.entries = entries;
-    request.headers = jit::dialect_headers();
-    // The dialect has no warnings of its own.
-    const std::vector<std::string> options{"-Wall", "-Wextra", "-Werror", "-Wno-unused-variable"};
-    request.options = options;
-    driver::Compiler* compiler = nullptr;
-    MOJO_OK(device_->compiler(compiler));
-    jit::CompiledImagePtr image;
-    MOJO_OK(cache.get(*compiler, request, image));
-    std::unique_ptr<driver::Module> module;
-    MOJO_OK(device_->load_module(image->bytes, module));
-    std::unique_ptr<driver::Kernel> kernel;
-    MOJO_OK(module->kernel("f", kernel));
-    const void* pointers[] = {&arguments...};
-    const std::uint32_t sizes[] = {sizeof(arguments)...};
-    driver::Launch launch;
-    launch.kernel = kernel.get();
-    launch.grid = grid;
-    launch.block = block;
-    launch.arguments = pointers;
-    launch.argument_sizes = sizes;
-    MOJO_OK(queue_->launch(launch, 0));
-    MOJO_OK(queue_->synchronize());
-  }
-  struct Buffer {
-    void* pointer;
-    std::uint64_t count;
-  };
-  template <class T>
-  static Buffer view(std::vector<T>& v) {
-    return {v.data(), v.size()};
-  }
-
- private:
-  std::unique_ptr<driver::Driver> driver_;
-  std::unique_ptr<driver::Device> device_;
-  std::unique_ptr<driver::Queue> queue_;
-};
 
 double value_of_half(std::uint16_t bits) {
   const double sign = bits & 0x8000 ? -1 : 1;
@@ -128,6 +73,9 @@ extern "C" MOJO_KERNEL void f(mojo::Buffer<const float> x, mojo::Buffer<mojo::ha
     }
     ASSERT_EQ(halves[i], nearest(value, value_of_half, 0x7c00, 65536)) << value;
     ASSERT_EQ(brains[i], nearest(value, value_of_bfloat16, 0x7f80, std::ldexp(1.0, 128))) << value;
+    // The host's types of that name are the same.
+    ASSERT_EQ(halves[i], half(values[i]).bits) << value;
+    ASSERT_EQ(brains[i], bfloat16(values[i]).bits) << value;
   }
 }
 
@@ -154,6 +102,9 @@ extern "C" MOJO_KERNEL void f(mojo::Buffer<const mojo::half> h, mojo::Buffer<con
       ASSERT_TRUE(std::isnan(value_of_half(halves[bits])));
     } else {
       ASSERT_EQ(half_values[bits], expected);
+      half host;
+      host.bits = b;
+      ASSERT_EQ(static_cast<float>(host), expected);
       ASSERT_EQ(halves[bits], b);
     }
     if (std::isnan(value_of_bfloat16(b))) {

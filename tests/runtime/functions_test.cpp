@@ -184,11 +184,89 @@ TEST_F(Functions, LaunchesThatAreRefused) {
   EXPECT_EQ(s.position(), 1U);  // what was refused took no place in the queue
 }
 
-TEST_F(Functions, ASignatureOfOtherSizesIsRefusedAtTheLaunch) {
+TEST_F(Functions, ASignatureThatIsNotTheSourcesIsRefused) {  // D-03
+  const DeviceContext ctx(0);
+  const auto says = [](auto&& compile, const char* what) {
+    const std::string text = refusal_of([&] { static_cast<void>(compile()); }, StatusCode::invalid_argument);
+    EXPECT_TRUE(mentions(text, what)) << text;
+  };
+  using In = Buffer<const float>;
+  using Out = Buffer<float>;
+  const std::string_view text = source;
+  says([&] { return ctx.compile_function<void(float)>(text, "scale"); },
+       "'scale' takes 4 parameters in the source and 1 in the signature");
+  says([&] { return ctx.compile_function<void(In, Out, std::uint32_t, std::uint32_t)>(text, "scale"); },
+       "parameter 2 (the first is 0) than the signature: float in the source, uint32 in the signature");
+  says([&] { return ctx.compile_function<void(In, Out, float, std::int32_t)>(text, "scale"); },
+       "uint32 in the source, int32 in the signature");
+  says([&] { return ctx.compile_function<void(In, Out, double, std::uint32_t)>(text, "scale"); },
+       "float in the source, double in the signature");
+  says([&] { return ctx.compile_function<void(In, In, float, std::uint32_t)>(text, "scale"); },
+       "Buffer<float> in the source, Buffer<const float> in the signature");
+  says([&] { return ctx.compile_function<void(Out, Out, float, std::uint32_t)>(text, "scale"); },
+       "parameter 0 (the first is 0) than the signature: Buffer<const float> in the source, Buffer<float>");
+  says([&] { return ctx.compile_function<void(In, Buffer<std::int32_t>, float, std::uint32_t)>(text, "scale"); },
+       "Buffer<float> in the source, Buffer<int32> in the signature");
+  says([&] { return ctx.compile_function<void(In, Buffer<half>, float, std::uint32_t)>(text, "scale"); },
+       "Buffer<half> in the signature");
+  struct Four {
+    char bytes[4];
+  };
+  says([&] { return ctx.compile_function<void(In, Out, Four, std::uint32_t)>(text, "scale"); },
+       "float in the source, a class of 4 bytes in the signature");
+  static_cast<void>(ctx.compile_function<Scale>(text, "scale"));
+}
+
+enum class Color : std::int16_t { red = 3 };
+
+TEST_F(Functions, EveryKindOfParameterIsKnownOnBothSides) {  // D-03
   const DeviceContext ctx(0);
   const DeviceStream s = ctx.create_stream();
-  const auto wrong = ctx.compile_function<void(float)>(source, "scale");
-  refusal_of([&] { s.enqueue_function(wrong, {.grid = {1}, .block = {1}}, 1.0F); }, StatusCode::invalid_argument);
+  const std::string all = R"(
+enum class Color : short { red = 3 };
+struct Pair { int a; double b; };
+extern "C" MOJO_KERNEL void all(mojo::Buffer<double> out, bool a, char b, signed char c, unsigned char d, short e,
+                                unsigned short f, int g, unsigned h, long i, unsigned long j, long long k,
+                                unsigned long long l, float m, double n, mojo::half o, mojo::bfloat16 p, Color q,
+                                Pair r, double* address, mojo::Buffer<mojo::half> halves,
+                                mojo::Buffer<const mojo::bfloat16> brains, mojo::Buffer<const Pair> pairs) {
+  const double values[] = {double(a), double(b), double(c), double(d), double(e), double(f), double(g), double(h),
+                           double(i), double(j), double(k), double(l), m, n, float(o), float(p), double(q), r.b,
+                           double(address == &out[0]), double(halves.size()), float(brains[0]), double(pairs[0].a)};
+  for (unsigned at = 0; at < sizeof values / sizeof values[0]; ++at) out[at] = values[at];
+  halves[0] = 0.5f;
+}
+)";
+  struct Pair {
+    int a;
+    double b;
+  };
+  const auto f = ctx.compile_function<void(Buffer<double>, bool, char, signed char, unsigned char, std::int16_t,
+                                           std::uint16_t, std::int32_t, std::uint32_t, long, unsigned long, long long,
+                                           unsigned long long, float, double, half, bfloat16, Color, Pair, DevicePtr,
+                                           Buffer<half>, Buffer<const bfloat16>, Buffer<const Pair>)>(all, "all");
+  auto out = ctx.allocate<double>(22, s);
+  auto halves = ctx.allocate<half>(3, s);
+  auto brains = ctx.allocate<bfloat16>(1, s);
+  auto pairs = ctx.allocate<Pair>(1, s);
+  s.fill(brains, bfloat16(-2.0F));
+  s.copy(pairs, std::vector<Pair>{{21, 0}});
+  s.enqueue_function(f, {.grid = {1}, .block = {1}}, out, true, 'b', static_cast<signed char>(-3),
+                     static_cast<unsigned char>(200), std::int16_t{-5}, std::uint16_t{60000}, -7, 8U, -9L, 10UL, -11LL,
+                     12ULL, 13.5F, 14.5, half(15.5F), bfloat16(16.0F), Color::red, Pair{0, 17.5}, out.data(), halves,
+                     brains, pairs);
+  std::vector<double> values(22);
+  s.copy(values, out);
+  EXPECT_EQ(values, (std::vector<double>{1,  98,   -3,   200,  -5, 60000, -7,   8, -9, 10, -11,
+                                         12, 13.5, 14.5, 15.5, 16, 3,     17.5, 1, 3,  -2, 21}));
+  std::vector<half> back(3);
+  s.copy(back, halves);
+  EXPECT_EQ(static_cast<float>(back[0]), 0.5F);
+}
+
+TEST_F(Functions, ArgumentsBeyondTheLimitAreRefusedAtTheLaunch) {
+  const DeviceContext ctx(0);
+  const DeviceStream s = ctx.create_stream();
   struct Large {
     char bytes[5000];
   };

@@ -1,19 +1,17 @@
 #include "drivers/host/compiler.h"
 
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
+#include <array>
 #include <new>
-#include <vector>
 
 #include "base/env.h"
-#include "base/subprocess.h"
+#include "drivers/host/compiler_output.h"
 #include "drivers/host/cpu_features.h"
+#include "drivers/host/dependencies.h"
+#include "drivers/host/workspace.h"
 
 namespace mojo::host {
 namespace {
@@ -22,9 +20,14 @@ constexpr driver::SourceHeader abi[] = {
 #include "embedded/host_abi.inc"
 };
 
-constexpr const char* entry_file = "entry of the device function";
+// Counts up when this file changes what it makes of the same request: older images are then not looked at.
+constexpr const char* revision = "host compiler 2\n";
+
+constexpr const char* dependency_file = "dependencies";
 
 // The driver's own options. -march: the image stays on this machine, and `target` says which CPU it is for.
+// -fstack-clash-protection touches a large frame page by page, so that it meets the guard of a stack and not what lies
+// beyond.
 const std::vector<std::string>& fixed_options() {
   static const auto* const options = new std::vector<std::string> {
     "-std=c++20", "-O3",
@@ -34,56 +37,27 @@ const std::vector<std::string>& fixed_options() {
         "-mcpu=native",
 #endif
         "-fPIC", "-shared", "-fvisibility=hidden", "-fno-exceptions", "-fno-rtti", "-fno-math-errno",
-        "-fno-trapping-math", "-ffp-contract=off", "-fno-threadsafe-statics", "-Wl,-Bsymbolic", "-Wl,--as-needed"
+        "-fno-trapping-math", "-ffp-contract=off", "-fno-threadsafe-statics", "-Wl,-Bsymbolic", "-Wl,--as-needed",
+#if defined(MOJO_KERNEL_SANITIZE_ADDRESS)
+        // Device code is checked as the library is.
+        "-fsanitize=address,undefined", "-fno-sanitize=vptr", "-fno-sanitize-recover=undefined",
+        "-fno-omit-frame-pointer",
+#elif defined(MOJO_KERNEL_SANITIZE_THREAD)
+        "-fsanitize=thread", "-fno-omit-frame-pointer",
+#endif
   };
   return *options;
 }
 
+// A sanitizer's runtime is in the process already, and is that of the compiler that the library was built with.
+#if defined(MOJO_KERNEL_COMPILER)
+constexpr std::array<const char*, 1> usual_programs{MOJO_KERNEL_COMPILER};
+#else
+constexpr std::array<const char*, 3> usual_programs{"c++", "g++", "clang++"};
+#endif
+
 // Without AVX-512 a masked store is slower than the loop that it would vectorise.
 bool masked_stores_are_slow() { return cpu_features().find("avx512vl") == std::string::npos; }
-
-// A folder of this compilation's own, removed with all that is in it.
-class Workspace {
- public:
-  Status make() {
-    std::error_code error;
-    const std::filesystem::path parent = std::filesystem::temp_directory_path(error);
-    std::string pattern = (error ? std::filesystem::path("/tmp") : parent) / "mojo-compile-XXXXXX";
-    if (mkdtemp(pattern.data()) == nullptr) {
-      return {StatusCode::unavailable,
-              "host compiler: cannot make a temporary folder " + pattern + ": " + strerror(errno)};
-    }
-    path_ = pattern;
-    return {};
-  }
-  ~Workspace() {
-    std::error_code ignored;
-    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
-  }
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
-
-Status write_file(const std::filesystem::path& path, std::initializer_list<std::string_view> texts) {
-  std::error_code ignored;
-  std::filesystem::create_directories(path.parent_path(), ignored);
-  std::ofstream file(path, std::ios::binary);
-  for (std::string_view text : texts) file.write(text.data(), static_cast<std::streamsize>(text.size()));
-  file.close();
-  if (file) return {};
-  return {StatusCode::unavailable, "host compiler: cannot write " + path.string() + ": " + strerror(errno)};
-}
-
-bool read_file(const std::filesystem::path& path, std::vector<std::byte>& out) {
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  if (!file) return false;
-  out.resize(static_cast<std::size_t>(file.tellg()));
-  file.seekg(0);
-  file.read(reinterpret_cast<char*>(out.data()), static_cast<std::streamsize>(out.size()));
-  return static_cast<bool>(file);
-}
 
 bool identifier(std::string_view text) {
   const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
@@ -103,72 +77,104 @@ std::string safe_name(std::string_view name) {
   return safe;
 }
 
-// The entry that the compiler's first error is about, if that is all that is wrong: it was asked for and is not there.
-std::string missing_entry(const std::string& log, std::span<const std::string> entries) {
-  for (std::size_t start = 0; start < log.size();) {
-    const std::size_t end = std::min(log.find('\n', start), log.size());
-    const std::string_view line = std::string_view(log).substr(start, end - start);
-    start = end + 1;
-    if (line.find("error:") == std::string_view::npos) continue;
-    if (!line.starts_with(entry_file)) return "";
-    const std::size_t number =
-        static_cast<std::size_t>(std::strtoul(line.data() + strlen(entry_file) + 1, nullptr, 10));
-    return number >= 1 && number <= entries.size() ? entries[number - 1] : "";
-  }
-  return "";
+// Whether the image waits at barriers: then it exports the function, whose name is nowhere otherwise.
+bool has_barrier(const std::vector<std::byte>& image) {
+  constexpr std::string_view name("\0mojo_host_barrier\0", 19);
+  const std::string_view bytes(reinterpret_cast<const char*>(image.data()), image.size());
+  return bytes.find(name) != std::string_view::npos;
+}
+
+Status no_memory(const char* what) {
+  return {StatusCode::out_of_memory, std::string("host compiler: no host memory ") + what};
 }
 
 }  // namespace
 
+Status HostCompiler::try_program(const std::string& path) {
+  base::ProgramResult version, probe;
+  MOJO_RETURN_IF_ERROR(base::run_program({path, "--version"}, "", version));
+  if (version.exit_status != 0 && version.exit_status != base::ProgramResult::unknown) {
+    return {StatusCode::unavailable, "host driver: " + path + " --version failed: " + version.output};
+  }
+  std::vector<std::string> options = fixed_options();
+  const bool gcc = version.output.find("Free Software Foundation") != std::string::npos;
+  if (gcc && masked_stores_are_slow()) options.emplace_back("-fno-tree-loop-if-convert");
+  // Both compilers have it, but not for every processor.
+  const std::string probes = "-fstack-clash-protection";
+  MOJO_RETURN_IF_ERROR(
+      base::run_program({path, "-v", "-fsyntax-only", "-Werror", probes, "-x", "c++", "/dev/null"}, "", probe));
+  if (probe.exit_status == 0) options.push_back(probes);
+
+  struct stat file {};
+  static_cast<void>(stat(path.c_str(), &file));  // follows links: the program itself
+  std::string identity = revision + path + "\n" + version.output + std::to_string(file.st_size) + " " +
+                         std::to_string(file.st_mtim.tv_sec) + "." + std::to_string(file.st_mtim.tv_nsec) + "\n";
+  for (const std::string& option : options) identity += option + " ";
+  identity += "\n";
+  identity += abi[0].text;
+  folders_ = include_folders(probe.output);
+  options_ = std::move(options);
+  identity_ = std::move(identity);
+  path_ = path;
+  return {};
+}
+
 Status HostCompiler::find() noexcept {
-  std::lock_guard guard(mutex_);
-  if (!path_.empty()) return {};
   try {
-    std::string path;
-    if (!wanted_.empty()) {
-      path = base::find_program(wanted_);
-    } else {
-      for (const char* name : {"c++", "g++", "clang++"}) {
-        if (path.empty()) path = base::find_program(name);
-      }
+    const std::lock_guard guard(mutex_);
+    if (!path_.empty()) return {};
+    std::vector<std::string> names{wanted_};
+    if (wanted_.empty()) {
+      names = {preferred_};
+      names.insert(names.end(), usual_programs.begin(), usual_programs.end());
     }
-    if (path.empty()) {
-      return {StatusCode::unavailable,
-              "host driver: no C++ compiler for device functions: " +
-                  (wanted_.empty() ? std::string("none of c++, g++ and clang++ is in PATH") : "no program " + wanted_) +
-                  "; install one, or name one with TORCH_MOJO_BACKEND_CXX"};
+    Status status;
+    for (const std::string& name : names) {
+      const std::string path = base::find_program(name);
+      if (path.empty()) continue;
+      Status tried = try_program(path);
+      if (tried.ok()) return tried;
+      if (status.ok()) status = std::move(tried);
     }
-    base::ProgramResult version;
-    MOJO_RETURN_IF_ERROR(base::run_program({path, "--version"}, "", version));
-    if (version.exit_status != 0 && version.exit_status != base::ProgramResult::unknown) {
-      return {StatusCode::unavailable, "host driver: " + path + " --version failed: " + version.output};
-    }
-    struct stat file {};
-    static_cast<void>(stat(path.c_str(), &file));  // follows links: the program itself
-    identity_ = path + "\n" + version.output + std::to_string(file.st_size) + " " +
-                std::to_string(file.st_mtim.tv_sec) + "." + std::to_string(file.st_mtim.tv_nsec) + "\n";
-    options_ = fixed_options();
-    const bool gcc = version.output.find("Free Software Foundation") != std::string::npos;
-    if (gcc && masked_stores_are_slow()) options_.emplace_back("-fno-tree-loop-if-convert");
-    for (const std::string& option : options_) identity_ += option + " ";
-    identity_ += "\n";
-    identity_ += abi[0].text;
-    path_ = std::move(path);
-    return {};
+    if (!status.ok()) return status;
+    return {StatusCode::unavailable,
+            "host driver: no C++ compiler for device functions: " +
+                (wanted_.empty() ? std::string("none of c++, g++ and clang++ is in PATH") : "no program " + wanted_) +
+                "; install one, or name one with TORCH_MOJO_BACKEND_CXX"};
   } catch (const std::bad_alloc&) {
-    return {StatusCode::out_of_memory, "host driver: no host memory to look for a compiler"};
+    return no_memory("to look for a compiler");
   }
 }
 
 Status HostCompiler::identity(std::string& out) noexcept {
   MOJO_RETURN_IF_ERROR(find());
-  out = identity_;
-  return {};
+  try {
+    out = identity_;
+    return {};
+  } catch (const std::bad_alloc&) {
+    return no_memory("to say what it is");
+  }
 }
 
 Status HostCompiler::target(std::string& out) noexcept {
-  out = cpu_features();
-  return {};
+  try {
+    out = cpu_features();
+    return {};
+  } catch (const std::bad_alloc&) {
+    return no_memory("to say what it compiles for");
+  }
+}
+
+// All but what is made of the source, whose name comes last.
+std::vector<std::string> HostCompiler::arguments_for(const driver::CompileRequest& request) const {
+  std::vector<std::string> arguments{path_};
+  arguments.insert(arguments.end(), options_.begin(), options_.end());
+  arguments.insert(arguments.end(), {"-iquote", "include"});
+  if (!request.headers.empty()) {
+    arguments.insert(arguments.end(), {"-include", "include/" + std::string(request.headers.front().name)});
+  }
+  arguments.insert(arguments.end(), request.options.begin(), request.options.end());
+  return arguments;
 }
 
 Status HostCompiler::compile(const driver::CompileRequest& request, driver::CompileResult& out) noexcept {
@@ -184,44 +190,79 @@ Status HostCompiler::compile(const driver::CompileRequest& request, driver::Comp
     Workspace workspace;
     MOJO_RETURN_IF_ERROR(workspace.make());
     const std::string name = safe_name(request.source_name);
-    const std::string begin_entries = std::string("\n#line 1 \"") + entry_file + "\"\n";
+    const std::string begin_entries = "\n#line 1 \"" + std::string(entry_file) + "\"\n";
     MOJO_RETURN_IF_ERROR(write_file(workspace.path() / name, {request.source, begin_entries, entries}));
     for (const driver::SourceHeader& header : request.headers) {
       MOJO_RETURN_IF_ERROR(write_file(workspace.path() / "include" / header.name, {header.text}));
     }
     MOJO_RETURN_IF_ERROR(write_file(workspace.path() / "include" / abi[0].name, {abi[0].text}));
 
-    std::vector<std::string> arguments{path_};
-    arguments.insert(arguments.end(), options_.begin(), options_.end());
-    arguments.insert(arguments.end(), {"-iquote", "include"});
-    if (!request.headers.empty()) {
-      arguments.insert(arguments.end(), {"-include", "include/" + std::string(request.headers.front().name)});
-    }
-    arguments.insert(arguments.end(), request.options.begin(), request.options.end());
-    arguments.insert(arguments.end(), {"-o", "image.so", "-x", "c++", name});
+    std::vector<std::string> arguments = arguments_for(request);
+    arguments.insert(arguments.end(), {"-Wframe-larger-than=" + std::to_string(largest_frame_with_barriers),
+                                       "-Wno-error=frame-larger-than=", "-MD", "-MF", dependency_file, "-o", "image.so",
+                                       "-x", "c++", name});
     base::ProgramResult result;
     MOJO_RETURN_IF_ERROR(base::run_program(arguments, workspace.path(), result));
     const bool made = read_file(workspace.path() / "image.so", out.image);  // a compiler that fails leaves none
-    const bool may_be_well = result.exit_status == 0 || result.exit_status == base::ProgramResult::unknown;
-    if (may_be_well && made) {
-      out.log = std::move(result.output);
-      return {};
+    if (made && (result.exit_status == 0 || result.exit_status == base::ProgramResult::unknown)) {
+      return check_image(request, workspace, std::move(result), out);
     }
-    if (result.exit_status > 128 || result.exit_status == 0) {
-      return {StatusCode::unavailable, "host compiler: " + path_ + " ended with status " +
-                                           std::to_string(result.exit_status) + "\n" + result.output};
-    }
-    if (const std::string entry = missing_entry(result.output, request.entries); !entry.empty()) {
-      return {StatusCode::invalid_argument,
-              "host compiler: '" + entry +
-                  "' is not in the source, or is no device function (MOJO_KERNEL, giving void)\n" + result.output};
-    }
-    return {StatusCode::invalid_argument, "host compiler: the source does not compile\n" + result.output};
+    return failure(request, workspace, name, result, out);
   } catch (const std::bad_alloc&) {
-    return {StatusCode::out_of_memory, "host compiler: no host memory"};
+    return no_memory("to compile");
   } catch (const std::exception& error) {
     return {StatusCode::unavailable, std::string("host compiler: ") + error.what()};
   }
+}
+
+Status HostCompiler::check_image(const driver::CompileRequest& request, const Workspace& workspace,
+                                 base::ProgramResult&& result, driver::CompileResult& out) const {
+  std::string rule;
+  out.uncacheable = !read_file(workspace.path() / dependency_file, rule) ||
+                    names_files_outside(rule, workspace.path(), folders_) ||
+                    std::ranges::any_of(request.options, brings_in_files);
+  const bool barrier = has_barrier(out.image);
+  const std::uint64_t frame = largest_frame(result.output);
+  const std::uint64_t limit = barrier ? largest_frame_with_barriers : largest_frame_otherwise;
+  if (frame > limit) {
+    return {StatusCode::invalid_argument,
+            "host compiler: a device function keeps " + std::to_string(frame) + " bytes on the stack; " +
+                (barrier ? "where there are barriers" : "without barriers") + " a function may keep " +
+                std::to_string(limit) + ": put large arrays into shared or global memory\n" + result.output};
+  }
+  out.log = std::move(result.output);
+  return {};
+}
+
+Status HostCompiler::failure(const driver::CompileRequest& request, const Workspace& workspace, const std::string& name,
+                             const base::ProgramResult& result, driver::CompileResult& out) const {
+  out.image.clear();
+  const bool ended = result.exit_status > 0 && result.exit_status <= 128;
+  const bool unknown = result.exit_status == base::ProgramResult::unknown;
+  if ((!ended && !unknown) || !is_callers_fault(result.output, request.options)) {
+    return {StatusCode::unavailable, "host compiler: " + path_ + " ended with status " +
+                                         std::to_string(result.exit_status) + ", and not for the source's sake\n" +
+                                         result.output};
+  }
+  // With another file there it may compile.
+  if (!request.options.empty() || request.source.find("include") != std::string_view::npos) {
+    std::vector<std::string> arguments = arguments_for(request);
+    arguments.insert(arguments.end(), {"-M", "-MG", "-MF", dependency_file, "-x", "c++", name});
+    base::ProgramResult only_rule;
+    std::string rule;
+    std::error_code ignored;
+    std::filesystem::remove(workspace.path() / dependency_file, ignored);
+    const bool ran = base::run_program(arguments, workspace.path(), only_rule).ok();
+    out.uncacheable = !ran || !read_file(workspace.path() / dependency_file, rule) ||
+                      names_files_outside(rule, workspace.path(), folders_) ||
+                      std::ranges::any_of(request.options, brings_in_files);
+  }
+  if (const std::string entry = missing_entry(result.output, request.entries); !entry.empty()) {
+    return {StatusCode::invalid_argument,
+            "host compiler: '" + entry +
+                "' is not in the source, or is no device function (MOJO_KERNEL, giving void)\n" + result.output};
+  }
+  return {StatusCode::invalid_argument, "host compiler: the source does not compile\n" + result.output};
 }
 
 }  // namespace mojo::host

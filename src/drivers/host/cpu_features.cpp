@@ -5,8 +5,9 @@
 #include <fstream>
 
 namespace mojo::host {
+namespace {
 
-std::string cpu_features() {
+std::string look() {
   utsname system{};
   std::string text = uname(&system) == 0 ? std::string(system.sysname) + " " + system.machine : "";
   // Model and features of the first processor; its clock and the like do not matter.
@@ -18,6 +19,14 @@ std::string cpu_features() {
     }
   }
   return text;
+}
+
+}  // namespace
+
+const std::string& cpu_features() {
+  // Leaked on purpose: a thread may still compile while the process exits.
+  static const auto* const features = new std::string(look());
+  return *features;
 }
 
 }  // namespace mojo::host

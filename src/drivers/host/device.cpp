@@ -38,7 +38,7 @@ HostDevice::HostDevice(std::shared_ptr<Scheduler> scheduler, int index, const Ho
       single_queue_(options.single_queue),
       single_(std::make_shared<SingleQueue>()),
       memory_(std::make_unique<DeviceMemory>(index, capacity, options.scribble_freed)),
-      compiler_(options.compiler) {}
+      compiler_(options.compiler, options.preferred_compiler) {}
 
 HostDevice::~HostDevice() {
   // A child of a fork inherits locked locks and a parent's memory: leave both alone.

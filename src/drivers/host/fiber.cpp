@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdint>
 #include <new>
 #include <vector>
@@ -99,6 +100,18 @@ constexpr std::size_t stack_bytes = 128u << 10;  // of which only what is touche
 
 thread_local FiberPool* running_pool = nullptr;
 
+// A guard cuts its mapping in two more, and the system allows a process some 65,530 of them: stacks take at most a quarter.
+// Stacks beyond that have no guard.
+constexpr int most_guards = 8192;
+std::atomic<int> guards{0};
+
+bool protect(void* page, std::size_t bytes) noexcept {
+  if (guards.fetch_add(1, std::memory_order_relaxed) < most_guards && mprotect(page, bytes, PROT_NONE) == 0)
+    return true;
+  guards.fetch_sub(1, std::memory_order_relaxed);
+  return false;
+}
+
 // A stack on which mojo_fiber_switch ends up in `start`.
 void* first_frame(unsigned char* top, void (*start)() noexcept) noexcept {
   const auto address = reinterpret_cast<std::uintptr_t>(start);
@@ -128,6 +141,7 @@ struct FiberPool::Fiber {
 struct FiberPool::Stacks {
   std::vector<Fiber> fibers;
   std::vector<std::pair<void*, std::size_t>> mappings;
+  int guards = 0;
 };
 
 FiberPool::FiberPool() noexcept = default;
@@ -138,6 +152,7 @@ FiberPool::~FiberPool() {
   for (Fiber& fiber : stacks_->fibers) __tsan_destroy_fiber(fiber.context);
 #endif
   for (const auto& [start, bytes] : stacks_->mappings) munmap(start, bytes);
+  guards.fetch_sub(stacks_->guards, std::memory_order_relaxed);
 }
 
 bool FiberPool::reserve(unsigned count) noexcept {
@@ -169,8 +184,7 @@ bool FiberPool::add_stacks(unsigned count) noexcept {
   stacks_->mappings.emplace_back(start, each * count);
   for (unsigned i = 0; i < count; ++i) {
     auto* guard = static_cast<unsigned char*>(start) + each * i;
-    // Where there are too many mappings already, stacks have no guard.
-    static_cast<void>(mprotect(guard, page, PROT_NONE));
+    if (protect(guard, page)) ++stacks_->guards;
     Fiber fiber;
     fiber.index = static_cast<unsigned>(stacks_->fibers.size());
     fiber.bottom = guard + page;

@@ -18,7 +18,8 @@ struct HostOptions {
   int workers = 0;                 // 0: as many as the cores this process may use, at least two
   bool single_queue = false;       // behave as a device with one queue and no events
   std::string schedule = "fifo";   // or "random:SEED": see random_schedule.h
-  std::string compiler;            // of device functions, a path or a name; empty: c++, g++ or clang++
+  std::string compiler;            // of device functions, a path or a name, and no other will do
+  std::string preferred_compiler;  // if that is empty: this one if it works, else c++, g++ or clang++
   bool scribble_freed = false;     // overwrite segments with 0xCD before they go back to the system
 };
 

@@ -87,13 +87,22 @@ Status HostImage::load(std::span<const std::byte> bytes, std::shared_ptr<const H
     return {StatusCode::invalid_argument,
             std::string("host driver: load_module: ") + (why != nullptr ? why : "the image cannot be loaded")};
   }
-  try {
-    out.reset(new HostImage(handle));
-  } catch (...) {
+  std::unique_ptr<HostImage> image(new (std::nothrow) HostImage(handle));
+  if (image == nullptr) {
     dlclose(handle);
-    throw;
+    return {StatusCode::out_of_memory, "host driver: no host memory for a module"};
   }
+  out = std::move(image);  // which still has it if that throws
   return {};
+}
+
+HostKernel::HostKernel(std::shared_ptr<const HostImage> of, const MojoHostEntry& given)
+    : image(std::move(of)), entry(given) {
+  for (unsigned i = 0; i < given.argument_count; ++i) {
+    const MojoHostParameter& each = given.parameters[i];
+    parameters_.push_back({static_cast<ParameterKind>(each.kind), each.size,
+                           static_cast<ParameterKind>(each.element_kind), each.element_size});
+  }
 }
 
 const MojoHostEntry* HostImage::entry(std::string_view name) const {

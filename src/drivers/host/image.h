@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "driver/driver.h"
 #include "drivers/host/kernel_abi.h"
@@ -33,10 +34,17 @@ class HostImage {
 
 class HostKernel final : public driver::Kernel {
  public:
-  HostKernel(std::shared_ptr<const HostImage> of, const MojoHostEntry& given) : image(std::move(of)), entry(given) {}
+  HostKernel(std::shared_ptr<const HostImage> of, const MojoHostEntry& given);
+  bool parameters(std::span<const ParameterDescription>& out) const noexcept override {
+    out = parameters_;
+    return true;
+  }
 
   const std::shared_ptr<const HostImage> image;
   const MojoHostEntry& entry;
+
+ private:
+  std::vector<ParameterDescription> parameters_;
 };
 
 class HostModule final : public driver::Module {

@@ -12,10 +12,17 @@ struct MojoHostWork {
   void* state;
 };
 
+// A parameter of an entry point. `kind`, and `element_kind` of a buffer's elements, are numbers of mojo::ParameterKind.
+struct MojoHostParameter {
+  unsigned size;
+  unsigned char kind, element_kind;
+  unsigned element_size;
+};
+
 // An entry point, exported as mojo_entry_NAME.
 struct MojoHostEntry {
   unsigned argument_count;
-  const unsigned* argument_sizes;
+  const MojoHostParameter* parameters;
   // The blocks first <= b < last, in the order x, y, z, each from its first thread to its last. Not for kernels that
   // use barriers, unless a block is one thread.
   void (*run_blocks)(const MojoHostWork* work, unsigned long long first, unsigned long long last);

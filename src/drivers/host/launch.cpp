@@ -64,9 +64,9 @@ Status check(const driver::Launch& launch) {
                    std::to_string(entry.argument_count));
   }
   for (unsigned i = 0; i < entry.argument_count; ++i) {
-    if (launch.argument_sizes[i] != entry.argument_sizes[i]) {
+    if (launch.argument_sizes[i] != entry.parameters[i].size) {
       return invalid("argument " + std::to_string(i) + " has " + std::to_string(launch.argument_sizes[i]) +
-                     " bytes; the kernel's has " + std::to_string(entry.argument_sizes[i]));
+                     " bytes; the kernel's has " + std::to_string(entry.parameters[i].size));
     }
     if (launch.arguments[i] == nullptr) return invalid("argument " + std::to_string(i) + " is null");
   }
@@ -85,7 +85,7 @@ bool LaunchState::take(std::uint64_t wanted, std::uint64_t& first, std::uint64_t
   std::uint64_t at = next_block.load(std::memory_order_relaxed);
   do {
     if (at >= blocks) return false;
-    last = at + std::min(wanted, blocks - at);
+    last = at + std::clamp<std::uint64_t>(wanted, 1, blocks - at);
   } while (!next_block.compare_exchange_weak(at, last, std::memory_order_relaxed));
   first = at;
   return true;

@@ -22,9 +22,10 @@ inline constexpr std::uint32_t max_shared_memory = 64u << 10;
 inline constexpr std::uint32_t max_argument_bytes = 4096;
 
 struct LaunchState {
-  // Hands out up to `wanted` blocks; false if there are none left.
+  // Hands out up to `wanted` blocks, at least one; false if there are none left.
   bool take(std::uint64_t wanted, std::uint64_t& first, std::uint64_t& last) noexcept;
-  bool blocks_left() const noexcept { return next_block.load(std::memory_order_relaxed) < blocks; }
+  // How many nobody has taken.
+  std::uint64_t left() const noexcept { return blocks - next_block.load(std::memory_order_relaxed); }
 
   std::shared_ptr<const HostImage> image;
   const MojoHostEntry* entry = nullptr;

@@ -4,10 +4,12 @@
 // others have taken. Workers that have nothing else to do help. A helper takes a few blocks at a time and looks up in
 // between: as soon as a queue is ready or a timer due, it goes, so a launch keeps no other queue waiting for longer than
 // a share of blocks takes. The leader waits only for blocks that a thread is running, so nothing can wait in a circle.
+// Shutting down ends a launch after the shares that are running.
 #include <algorithm>
 
 #include "drivers/host/block_runner.h"
 #include "drivers/host/scheduler.h"
+#include "drivers/host/share.h"
 
 namespace mojo::host {
 namespace {
@@ -15,34 +17,12 @@ namespace {
 // Launches with fewer threads are led alone at first, since waking another worker costs microseconds.
 constexpr std::uint64_t threads_worth_help = 8192;
 constexpr std::uint64_t alone_nanoseconds = 20'000;
-// How long a share should take: long against taking it, short for a queue that becomes ready.
-constexpr std::uint64_t share_nanoseconds = 50'000;
-
-// How many blocks one worker takes at a time.
-class Share {
- public:
-  std::uint64_t wanted(const LaunchState& launch, int workers) const noexcept {
-    const std::uint64_t next = launch.next_block.load(std::memory_order_relaxed);
-    const std::uint64_t left = next < launch.blocks ? launch.blocks - next : 0;
-    return std::clamp<std::uint64_t>(left / (2 * static_cast<std::uint64_t>(workers)), 1, size_);
-  }
-  void took(std::uint64_t nanoseconds) noexcept {
-    if (nanoseconds < share_nanoseconds) {
-      size_ *= 2;
-    } else if (nanoseconds > 4 * share_nanoseconds && size_ > 1) {
-      size_ /= 2;
-    }
-  }
-
- private:
-  std::uint64_t size_ = 1;
-};
 
 }  // namespace
 
 LaunchState* Scheduler::find_helpable() noexcept {
   for (LaunchState* launch = launches_head_; launch != nullptr; launch = launch->listed_next) {
-    if (launch->blocks_left() && !launch->no_help.load(std::memory_order_relaxed)) return launch;
+    if (launch->left() != 0 && !launch->no_help.load(std::memory_order_relaxed)) return launch;
   }
   return nullptr;
 }
@@ -56,7 +36,7 @@ void Scheduler::call_for_help(LaunchState& launch) noexcept {
     listed_launches_.fetch_add(1, std::memory_order_seq_cst);
     wanted -= searching_.load(std::memory_order_seq_cst);
   }
-  for (; wanted > 0 && launch.blocks_left(); --wanted) {
+  for (; wanted > 0 && launch.left() != 0; --wanted) {
     Worker* sleeper = nullptr;
     bool start = false;
     {
@@ -93,28 +73,30 @@ void Scheduler::execute_launch(QueueCore& queue, Op& op) noexcept {
   if (runner.prepare(launch)) {
     Share share;
     bool listed = false;
-    const bool may_spread = worker_limit_ > 1 && launch.blocks > 1;
+    const bool shares = launch.blocks > 1;
+    const bool may_spread = shares && worker_limit_ > 1;
     const bool large =
         launch.blocks >= threads_worth_help || launch.blocks * launch.block_threads >= threads_worth_help;
     if (may_spread && large) {
       call_for_help(launch);
       listed = true;
     }
-    const std::uint64_t began = may_spread ? monotonic_nanoseconds() : 0;
+    const std::uint64_t began = shares ? monotonic_nanoseconds() : 0;
     std::uint64_t last_look = began;
     for (std::uint64_t first = 0, last = 0;
-         launch.take(may_spread ? share.wanted(launch, worker_limit_) : launch.blocks, first, last);) {
+         !stopping() && launch.take(share.wanted(launch.left(), worker_limit_), first, last);) {
       runner.run(first, last);
-      if (!may_spread) continue;
+      if (!shares) break;
       const std::uint64_t now = monotonic_nanoseconds();
       share.took(now - last_look);
       last_look = now;
-      if (!listed && now - began > alone_nanoseconds && launch.blocks_left()) {
+      if (may_spread && !listed && now - began > alone_nanoseconds && launch.left() != 0) {
         call_for_help(launch);
         listed = true;
       }
     }
     if (listed) end_help(launch);
+    if (launch.left() != 0) queue.report_failure(op.tag, stopped_status());  // the driver is shutting down
   } else {
     queue.report_failure(op.tag, Status(StatusCode::out_of_memory,
                                         "host driver: no host memory for a launch's stacks and shared memory"));
@@ -150,7 +132,7 @@ bool Scheduler::help(Worker& worker) noexcept {
     std::uint64_t first = 0, last = 0;
     while (ready_count_.load(std::memory_order_relaxed) == 0 && !stopping() &&
            last_look < next_deadline_.load(std::memory_order_relaxed) &&
-           launch->take(share.wanted(*launch, worker_limit_), first, last)) {
+           launch->take(share.wanted(launch->left(), worker_limit_), first, last)) {
       runner.run(first, last);
       const std::uint64_t now = monotonic_nanoseconds();
       share.took(now - last_look);

@@ -30,6 +30,9 @@ class ForwardingEvent : public driver::Event {
 class ForwardingKernel : public driver::Kernel {
  public:
   explicit ForwardingKernel(std::unique_ptr<driver::Kernel> inner) : inner_(std::move(inner)) {}
+  bool parameters(std::span<const ParameterDescription>& out) const noexcept override {
+    return inner_->parameters(out);
+  }
   // The kernel beneath one that this layer has made; null of null.
   static driver::Kernel* unwrap(driver::Kernel* kernel) noexcept {
     return kernel != nullptr ? static_cast<ForwardingKernel*>(kernel)->inner_.get() : nullptr;

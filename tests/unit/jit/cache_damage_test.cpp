@@ -180,11 +180,20 @@ TEST_F(CompileCaches, AKilledWriterLeavesNothingThatIsTaken) {
   CompileCacheStatistics statistics;
   EXPECT_EQ(fetch("a", &statistics), "image of a");
   EXPECT_EQ(statistics.misses, 1u);
+  // Clearing spares it too, as long as a writer may be behind it.
+  std::uint64_t removed = 0;
+  EXPECT_TRUE(CompileCache(options()).clear(removed).ok());
+  EXPECT_EQ(removed, 1u);
+  ASSERT_EQ(files(".tmp").size(), 1u);
   // What it left goes once it is old enough that no writer can be behind it.
   const fs::path left = files(".tmp").front();
   fs::last_write_time(left, fs::file_time_type::clock::now() - std::chrono::hours(1));
   fetch("b");
   EXPECT_TRUE(files(".tmp").empty());
+  std::ofstream(left.string()) << "again";
+  fs::last_write_time(left, fs::file_time_type::clock::now() - std::chrono::hours(1));
+  EXPECT_TRUE(CompileCache(options()).clear(removed).ok());
+  EXPECT_TRUE(files().empty());
 }
 
 TEST_F(CompileCaches, EightProcessesOnOneKey) {

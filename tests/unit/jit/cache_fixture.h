@@ -36,6 +36,7 @@ class FakeCompiler final : public driver::Compiler {
   Status compile(const driver::CompileRequest& request, driver::CompileResult& out) noexcept override {
     ++calls;
     if (during) during();
+    out.uncacheable = uncacheable;
     if (!failure.ok()) return failure;
     const std::string image = "image of " + std::string(request.source) + std::string(padding, '.');
     const auto bytes = std::as_bytes(std::span(image));
@@ -48,6 +49,7 @@ class FakeCompiler final : public driver::Compiler {
   std::atomic<int> calls{0};
   std::function<void()> during;
   Status failure;
+  bool uncacheable = false;
   std::size_t padding = 0;
 };
 

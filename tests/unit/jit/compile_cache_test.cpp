@@ -162,6 +162,69 @@ TEST_F(CompileCaches, MemoryIsBoundedToo) {
   EXPECT_TRUE(files().empty());
 }
 
+TEST_F(CompileCaches, FailuresAndLogsCountAsMemoryToo) {
+  CompileCacheOptions small;
+  small.memory_limit = 25'000;
+  CompileCache cache(small);
+  compiler_.failure = Status(StatusCode::invalid_argument, std::string(10'000, 'e'));
+  for (const char* source : {"a", "b", "a", "c", "a", "b"}) {
+    EXPECT_EQ(get(cache, source).code(), StatusCode::invalid_argument);
+  }
+  EXPECT_EQ(compiler_.calls, 4);  // b was the one to go
+  compiler_.failure = Status();
+  EXPECT_TRUE(get(cache, "d").ok());
+  for (int i = 0; i < 1000; ++i) EXPECT_TRUE(get(cache, "short " + std::to_string(i)).ok());
+  compiler_.calls = 0;
+  EXPECT_TRUE(get(cache, "short 0").ok());  // entries without much in them are not free either
+  EXPECT_EQ(compiler_.calls, 1);
+}
+
+TEST_F(CompileCaches, WhatDependsOnMoreThanTheKeyIsNotKept) {
+  CompileCache cache(options());
+  compiler_.uncacheable = true;
+  for (int i = 1; i <= 2; ++i) {
+    EXPECT_TRUE(get(cache, "a").ok());
+    EXPECT_EQ(compiler_.calls, i);
+  }
+  compiler_.failure = Status(StatusCode::invalid_argument, "no such file");
+  for (int i = 1; i <= 2; ++i) {
+    EXPECT_EQ(get(cache, "a").message(), "no such file");
+    EXPECT_EQ(compiler_.calls, 2 + i);
+  }
+  EXPECT_TRUE(files().empty());
+}
+
+TEST_F(CompileCaches, AnImageFromTheDiskThatCannotBeLoadedIsForgotten) {
+  fetch("a");
+  CompileCache cache(options());
+  const auto image_of = [&](CompileCache& of) {
+    CompiledImagePtr image;
+    EXPECT_TRUE(of.get(compiler_, request("a"), image).ok());
+    return image;
+  };
+  const CompiledImagePtr old = image_of(cache), same = image_of(cache);
+  EXPECT_EQ(old, same);
+  EXPECT_TRUE(cache.reject(compiler_, request("a"), old));
+  EXPECT_TRUE(files().empty());
+  EXPECT_EQ(cache.statistics().rejected, 1u);
+  const CompiledImagePtr fresh = image_of(cache);
+  EXPECT_EQ(compiler_.calls, 2);
+  // Another thread that had the old one.
+  EXPECT_TRUE(cache.reject(compiler_, request("a"), same));
+  EXPECT_EQ(image_of(cache), fresh);
+  EXPECT_EQ(files().size(), 1u);
+  // It was compiled just now: another will be no better.
+  EXPECT_FALSE(cache.reject(compiler_, request("a"), fresh));
+  EXPECT_EQ(image_of(cache), fresh);
+  EXPECT_EQ(compiler_.calls, 2);
+  // One that memory has no more.
+  CompileCacheOptions none = options();
+  none.memory_limit = 0;
+  CompileCache forgetful(none);
+  EXPECT_TRUE(forgetful.reject(compiler_, request("a"), image_of(forgetful)));
+  EXPECT_TRUE(files().empty());
+}
+
 TEST_F(CompileCaches, ClearingTouchesOnlyFilesOfTheCache) {
   CompileCache cache(options());
   ASSERT_TRUE(get(cache, "a").ok());

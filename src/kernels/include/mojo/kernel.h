@@ -10,5 +10,6 @@
 #include "mojo/kernel/float16.h"
 #include "mojo/kernel/index.h"
 #include "mojo/kernel/math.h"
+#include "mojo/kernel/philox.h"
 #include "mojo/kernel/reduce.h"
 #include "mojo/kernel/vector.h"

@@ -73,7 +73,7 @@ MOJO_DEVICE T max(T a, T b) {
 }
 template <class T>
 MOJO_DEVICE T clamp(T a, T low, T high) {
-  return min(max(a, low), high);
+  return mojo::min(mojo::max(a, low), high);
 }
 
 MOJO_DEVICE bool isnan(float a) { return a != a; }

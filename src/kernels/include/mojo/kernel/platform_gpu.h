@@ -16,6 +16,7 @@ MOJO_DEVICE unsigned long long global_index(int axis) {
   return static_cast<unsigned long long>(block_index(axis)) * block_size(axis) + thread_index(axis);
 }
 MOJO_DEVICE void barrier() { __syncthreads(); }
+MOJO_DEVICE void fence() { __threadfence(); }
 MOJO_DEVICE void* shared_memory() {
   extern __shared__ __align__(16) unsigned char mojo_shared_memory[];
   return mojo_shared_memory;

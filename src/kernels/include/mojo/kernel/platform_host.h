@@ -4,6 +4,7 @@
 #pragma once
 
 #include "mojo/kernel/host_abi.h"
+#include "mojo/kernel/host_parameter.h"
 
 // inline: what no entry uses is not there, barriers included.
 #define MOJO_KERNEL inline
@@ -27,6 +28,14 @@ MOJO_DEVICE unsigned long long global_index(int axis) {
                    : static_cast<unsigned long long>(block_index(axis)) * block_size(axis) + thread_index(axis);
 }
 MOJO_DEVICE void* shared_memory() { return work->shared_memory; }
+MOJO_DEVICE void fence() {
+#if defined(__SANITIZE_THREAD__)
+  // ThreadSanitizer does not know fences. An access that all of them make orders them for it.
+  static unsigned all;
+  __atomic_fetch_add(&all, 1u, __ATOMIC_SEQ_CST);
+#endif
+  __atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
 
 }  // namespace mojo::platform
 
@@ -159,8 +168,8 @@ struct Entry<kernel> {
     Call{Thread{block, thread}, take<Parameters>(from)...};
   }
 
-  static constexpr unsigned sizes[sizeof...(Parameters) + 1] = {sizeof(Parameters)..., 0};
-  static constexpr MojoHostEntry entry{sizeof...(Parameters), sizes, run_blocks, run_thread};
+  static constexpr MojoHostParameter parameters[sizeof...(Parameters) + 1] = {describe<Parameters>()..., {}};
+  static constexpr MojoHostEntry entry{sizeof...(Parameters), parameters, run_blocks, run_thread};
 };
 
 }  // namespace mojo::platform
