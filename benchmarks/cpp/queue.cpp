@@ -1,18 +1,21 @@
 // What a call costs the thread that makes it, as a ratio to a plain queue measured in the same run.
 //
-//   bench_queue [Google Benchmark's options]    prints times, then the ratios with their limits; exit status 1 beyond one
+//   bench_queue [Google Benchmark's options]    prints medians and their ratios with the limits; exit status 1 beyond one
 //
 // The plain queue is a mutex, a deque of std::function, a condition variable and one worker. Both are measured with the
 // worker busy: it is held by a task while a batch is queued, and let go, untimed, between batches.
 #include <benchmark/benchmark.h>
 #include <mojo/mojo.h>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
 #include <functional>
+#include <iostream>
 #include <map>
 #include <mutex>
 #include <string>
@@ -77,25 +80,30 @@ class Hold {
   std::atomic<bool> running_{false}, released_{false}, done_{false};
 };
 
+// Calls `call` as often as the batch is long, and counts that time alone.
+template <class Call>
+void time_batch(benchmark::State& state, Call&& call) {
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < batch; ++i) call();
+  const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
+  state.SetIterationTime(passed.count());
+}
+
 void plain_queue(benchmark::State& state) {
   PlainQueue queue;
   int sink = 0;
   while (state.KeepRunningBatch(batch)) {
-    state.PauseTiming();
     Hold hold;
     std::atomic<bool> empty{false};
     queue.push([&hold] { hold(); });
     hold.wait_until_running();
-    state.ResumeTiming();
-    for (int i = 0; i < batch; ++i) queue.push([&sink] { benchmark::DoNotOptimize(sink); });
-    state.PauseTiming();
+    time_batch(state, [&] { queue.push([&sink] { benchmark::DoNotOptimize(sink); }); });
     queue.push([&empty] {
       empty = true;
       empty.notify_all();
     });
     hold.release();
     empty.wait(false);
-    state.ResumeTiming();
   }
 }
 
@@ -103,16 +111,12 @@ void plain_queue(benchmark::State& state) {
 template <class Call>
 void with_a_busy_worker(benchmark::State& state, mojo::DeviceStream stream, Call&& call) {
   while (state.KeepRunningBatch(batch)) {
-    state.PauseTiming();
     Hold hold;
     stream.enqueue_host_func([&hold] { hold(); });
     hold.wait_until_running();
-    state.ResumeTiming();
-    for (int i = 0; i < batch; ++i) call();
-    state.PauseTiming();
+    time_batch(state, call);
     hold.release();
     mojo::DeviceContext(stream.device_index()).synchronize();
-    state.ResumeTiming();
   }
 }
 
@@ -138,22 +142,21 @@ void record_event(benchmark::State& state) {
   with_a_busy_worker(state, s, [&] { s.record_event(e); });
 }
 
+// Each wait is for another event: one that is ordered already costs next to nothing.
 void wait_on_another_stream(benchmark::State& state) {
   const mojo::DeviceContext ctx(0);
   const mojo::DeviceStream s = ctx.create_stream(), t = ctx.create_stream();
-  mojo::DeviceEvent e = ctx.create_event();
+  std::vector<mojo::DeviceEvent> events;
+  for (int i = 0; i < batch; ++i) events.push_back(ctx.create_event());
   while (state.KeepRunningBatch(batch)) {
-    state.PauseTiming();
     Hold hold;
     s.enqueue_host_func([&hold] { hold(); });
     hold.wait_until_running();
-    s.record_event(e);  // not complete while `t` is told to wait for it
-    state.ResumeTiming();
-    for (int i = 0; i < batch; ++i) t.enqueue_wait_for(e);
-    state.PauseTiming();
+    for (mojo::DeviceEvent& e : events) s.record_event(e);  // not complete while `t` is told to wait for them
+    auto next = events.begin();
+    time_batch(state, [&] { t.enqueue_wait_for(*next++); });
     hold.release();
     ctx.synchronize();
-    state.ResumeTiming();
   }
 }
 
@@ -180,28 +183,37 @@ void malloc_and_free(benchmark::State& state) {
   }
 }
 
-BENCHMARK(plain_queue);
-BENCHMARK(enqueue_function);
-BENCHMARK(enqueue_host_func);
-BENCHMARK(record_event);
-BENCHMARK(wait_on_another_stream);
-BENCHMARK(query_completed_event);
+BENCHMARK(plain_queue)->UseManualTime();
+BENCHMARK(enqueue_function)->UseManualTime();
+BENCHMARK(enqueue_host_func)->UseManualTime();
+BENCHMARK(record_event)->UseManualTime();
+BENCHMARK(wait_on_another_stream)->UseManualTime();
+BENCHMARK(query_completed_event)->UseManualTime();
 BENCHMARK(malloc_and_free);
 BENCHMARK(allocate_and_free);
 
-// Also keeps the least time of each, of all repetitions: what the others add is the machine's doing. The calling thread's own
-// time, so that a machine that is busy otherwise does not count.
-class Reporter : public benchmark::ConsoleReporter {
+// Keeps the times of all repetitions, in nanoseconds.
+class Reporter : public benchmark::BenchmarkReporter {
  public:
+  bool ReportContext(const Context& context) override {
+    PrintBasicContext(&std::cerr, context);
+    return true;
+  }
   void ReportRuns(const std::vector<Run>& runs) override {
     for (const Run& run : runs) {
-      if (run.run_type != Run::RT_Iteration) continue;
-      auto [at, first] = least.emplace(run.run_name.function_name, run.GetAdjustedCPUTime());
-      if (!first) at->second = std::min(at->second, run.GetAdjustedCPUTime());
+      if (run.run_type == Run::RT_Iteration) times_[run.run_name.function_name].push_back(run.GetAdjustedRealTime());
     }
-    ConsoleReporter::ReportRuns(runs);
   }
-  std::map<std::string, double> least;
+  // 0 if it did not run.
+  double median(const std::string& name) {
+    std::vector<double>& all = times_[name];
+    if (all.empty()) return 0;
+    std::ranges::nth_element(all, all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2));
+    return all[all.size() / 2];
+  }
+
+ private:
+  std::map<std::string, std::vector<double>> times_;
 };
 
 struct Limit {
@@ -221,8 +233,8 @@ int main(int argc, char** argv) {
   // Repeated and interleaved, so that what else the machine does meets all of them alike. What the caller says wins.
   std::vector<char*> arguments{argv[0]};
   char interleaved[] = "--benchmark_enable_random_interleaving=true", repeated[] = "--benchmark_repetitions=15",
-       time[] = "--benchmark_min_time=0.05", quiet[] = "--benchmark_display_aggregates_only=true";
-  for (char* own : {interleaved, repeated, time, quiet}) arguments.push_back(own);
+       time[] = "--benchmark_min_time=0.05";
+  for (char* own : {interleaved, repeated, time}) arguments.push_back(own);
   arguments.insert(arguments.end(), argv + 1, argv + argc);
   int count = static_cast<int>(arguments.size());
   benchmark::Initialize(&count, arguments.data());
@@ -230,9 +242,11 @@ int main(int argc, char** argv) {
   benchmark::RunSpecifiedBenchmarks(&reporter);
   int beyond = 0;
   for (const auto& [name, base, most] : limits) {
-    if (!reporter.least.contains(name) || !reporter.least.contains(base)) continue;
-    const double ratio = reporter.least[name] / reporter.least[base];
-    std::printf("%-24s %6.2f times %s (at most %g)%s\n", name, ratio, base, most, ratio > most ? "  BEYOND" : "");
+    const double ours = reporter.median(name), theirs = reporter.median(base);
+    if (ours == 0 || theirs == 0) continue;
+    const double ratio = ours / theirs;
+    std::printf("%-24s %6.1f ns, %5.2f times %s, %.1f ns (at most %g)%s\n", name, ours, ratio, base, theirs, most,
+                ratio > most ? "  BEYOND" : "");
     beyond += ratio > most;
   }
   return beyond == 0 ? 0 : 1;

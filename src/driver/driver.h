@@ -279,14 +279,20 @@ class Driver {
   virtual void shut_down() noexcept = 0;
 };
 
+// The initial-exec model: every call of the device API asks, and a call into the loader's tables would be a fifth of it.
+#if defined(__linux__) || defined(__FreeBSD__)
+extern thread_local constinit bool inside_host_task __attribute__((tls_model("initial-exec")));
+#else
+extern thread_local constinit bool inside_host_task;
+#endif
 // Whether this thread is inside HostTask::run. Calls to the device API are refused there.
-bool in_host_task() noexcept;
+inline bool in_host_task() noexcept { return inside_host_task; }
 
 // Held by a driver around HostTask::run.
 class HostTaskScope {
  public:
-  HostTaskScope() noexcept;
-  ~HostTaskScope();
+  HostTaskScope() noexcept : outer_(inside_host_task) { inside_host_task = true; }
+  ~HostTaskScope() { inside_host_task = outer_; }
   HostTaskScope(const HostTaskScope&) = delete;
   HostTaskScope& operator=(const HostTaskScope&) = delete;
 

@@ -1,12 +1,7 @@
 #include "driver/driver.h"
 
 namespace mojo::driver {
-namespace {
-thread_local bool inside = false;
-}
 
-bool in_host_task() noexcept { return inside; }
-HostTaskScope::HostTaskScope() noexcept : outer_(inside) { inside = true; }
-HostTaskScope::~HostTaskScope() { inside = outer_; }
+thread_local constinit bool inside_host_task = false;
 
 }  // namespace mojo::driver

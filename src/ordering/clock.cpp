@@ -12,7 +12,7 @@ Clock::Clock(const Clock& other) : prune_at_(other.prune_at_) {
 
 Clock::Clock(Clock&& other) noexcept { take(other); }
 
-Clock& Clock::operator=(const Clock& other) {
+Clock& Clock::assign(const Clock& other) {
   if (this == &other) return *this;
   size_ = 0;  // nothing to carry over when the storage grows
   reserve(other.size_);
@@ -66,7 +66,7 @@ std::uint64_t Clock::sequence_of(StreamUid stream) const noexcept {
   return entry != entries_ + size_ && entry->stream == stream ? entry->sequence : 0;
 }
 
-void Clock::advance(StreamUid stream, std::uint64_t sequence) {
+void Clock::advance_entry(StreamUid stream, std::uint64_t sequence) {
   if (sequence == 0) return;
   Position* entry = lower_bound(stream);
   if (entry != entries_ + size_ && entry->stream == stream) {

@@ -32,12 +32,25 @@ class Clock {
   Clock() noexcept = default;
   Clock(const Clock& other);
   Clock(Clock&& other) noexcept;
-  Clock& operator=(const Clock& other);
+  Clock& operator=(const Clock& other) {
+    if (other.size_ == 0) {  // as in a program of one stream
+      size_ = 0;
+      prune_at_ = other.prune_at_;
+      return *this;
+    }
+    return assign(other);
+  }
   Clock& operator=(Clock&& other) noexcept;
   ~Clock();
 
   // Ordered after the first `sequence` operations of `stream` too. Never goes back.
-  void advance(StreamUid stream, std::uint64_t sequence);
+  void advance(StreamUid stream, std::uint64_t sequence) {
+    if (size_ == 1 && entries_[0].stream == stream) {  // as where two streams take turns
+      if (entries_[0].sequence < sequence) entries_[0].sequence = sequence;
+    } else {
+      advance_entry(stream, sequence);
+    }
+  }
   // Ordered after all that `other` is ordered after.
   void merge(const Clock& other);
   // The same for a clock that lives long: now and then drops the positions for which `complete(Position)` is true. A
@@ -45,6 +58,7 @@ class Clock {
   // predicate is called for a constant number of positions per position merged, on average.
   template <typename Complete>
   void merge(const Clock& other, Complete&& complete) {
+    if (other.empty()) return;
     merge(other);
     if (size_ >= prune_at_) {
       prune(complete);
@@ -77,6 +91,8 @@ class Clock {
  private:
   static constexpr std::size_t first_prune = 16;
 
+  Clock& assign(const Clock& other);
+  void advance_entry(StreamUid stream, std::uint64_t sequence);
   Position* lower_bound(StreamUid stream) noexcept;
   void reserve(std::size_t capacity);
   void take(Clock& other) noexcept;

@@ -1,8 +1,9 @@
 // Device functions: compiling them, launching them.
 #include "mojo/device_function.h"
 
-#include <array>
+#include <cstddef>
 #include <new>
+#include <type_traits>
 #include <vector>
 
 #include "jit/compile_cache.h"
@@ -20,13 +21,20 @@ namespace {
 
 driver::Dim3 to_driver(const Dim& dim) noexcept { return {dim.x, dim.y, dim.z}; }
 
-// The first of `count` elements: in `few` if they fit, else in memory made here.
-template <class T, std::size_t N>
-T* room_for(std::size_t count, std::array<T, N>& few, std::vector<T>& many) {
-  if (count <= N) return few.data();
-  many.resize(count);
-  return many.data();
-}
+// Room for `count` elements: in place for a few, else in memory made here.
+template <class T, std::size_t few>
+class Room {
+ public:
+  explicit Room(std::size_t count) {
+    if (count > few) many_.resize(count);
+  }
+  T* data() noexcept { return many_.empty() ? reinterpret_cast<T*>(few_) : many_.data(); }
+
+ private:
+  static_assert(std::is_trivially_copyable_v<T> && std::is_trivially_destructible_v<T>);
+  alignas(T) std::byte few_[few * sizeof(T)];  // not cleared: a launch has other things to do
+  std::vector<T> many_;
+};
 
 Status check_function(const char* call, const detail::FunctionState* function, const detail::StreamState& stream) {
   if (function == nullptr) return {StatusCode::invalid_argument, std::string(call) + ": the function is null"};
@@ -141,12 +149,11 @@ void DeviceStream::launch(const UntypedFunction& function, const LaunchConfig& c
                           std::span<const detail::RawBuffer> buffers) const {
   const detail::FunctionState* state = function.state();
   throw_if_failed(check_function("enqueue_function", state, *state_));
-  std::array<Access, 8> few;
-  std::vector<Access> many;
-  Access* accesses = room_for(buffers.size(), few, many);
+  Room<Access, 8> room(buffers.size());
+  Access* const accesses = room.data();
   for (std::size_t i = 0; i < buffers.size(); ++i) {
     throw_if_failed(runtime::check_buffer("enqueue_function", *state_, buffers[i]));
-    accesses[i] = {buffers[i].ptr, buffers[i].bytes(), buffers[i].mode};
+    ::new (accesses + i) Access{buffers[i].ptr, buffers[i].bytes(), buffers[i].mode};
   }
   throw_if_failed(queue_launch(*state_, *state, config, arguments, argument_sizes, {accesses, buffers.size()}));
 }

@@ -19,10 +19,12 @@ Status check_alive(const char* call, const detail::RawBuffer& buffer) noexcept {
     return {};
   const memory::Allocation found = device->allocator().find(buffer.ptr);
   if (found.block != nullptr && buffer.bytes() <= found.bytes - (buffer.ptr - found.ptr)) return {};
-  char text[160];
+  char text[200];
   std::snprintf(text, sizeof text, ": the buffer of %llu bytes at 0x%llx %s",
                 static_cast<unsigned long long>(buffer.bytes()), static_cast<unsigned long long>(buffer.ptr.address),
-                found.block == nullptr ? "is used after it was freed" : "is larger than the memory it lies in");
+                found.block == nullptr
+                    ? "lies in no allocation of the device: it is used after it was freed, or was never allocated here"
+                    : "is larger than the memory it lies in");
   return {StatusCode::invalid_argument, call + std::string(text)};
 }
 

@@ -32,7 +32,7 @@ Status EventState::make_wait(StreamState& stream) noexcept {
   MOJO_RETURN_IF_ERROR(runtime::usable());
   const std::lock_guard lock(mutex_);
   if (stream_ == nullptr) return {};
-  return stream.wait(*event_, {stream_->uid(), number_}, clock_);
+  return stream.wait(*event_, *stream_, number_, clock_);
 }
 
 Status EventState::query(bool& complete) noexcept {

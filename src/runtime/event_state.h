@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 
+#include "base/small_lock.h"
 #include "driver/driver.h"
 #include "mojo/device_event.h"
 #include "ordering/clock.h"
@@ -43,7 +44,7 @@ class EventState {
   DeviceState& device_;
   const EventOptions options_;
   const std::unique_ptr<driver::Event> event_;
-  std::mutex mutex_;
+  base::SmallLock mutex_;
   StreamState* stream_ = nullptr;  // of the latest record; null: never recorded
   std::uint64_t number_ = 0;
   // Whether the latest record is known to be complete: a query that need not lock. Written under the mutex.

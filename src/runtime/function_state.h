@@ -7,7 +7,6 @@
 #include <string>
 
 #include "driver/driver.h"
-#include "mojo/process.h"
 
 namespace mojo::detail {
 
@@ -17,10 +16,7 @@ class FunctionState {
  public:
   FunctionState(DeviceState& device, std::string name, std::unique_ptr<driver::Kernel> kernel) noexcept
       : device_(device), name_(std::move(name)), kernel_(std::move(kernel)) {}
-  // In a forked child, and at exit, the driver is not to be called: what it loaded goes with the process.
-  ~FunctionState() {
-    if (in_bad_fork() || shutting_down()) static_cast<void>(kernel_.release());
-  }
+  ~FunctionState();
   FunctionState(const FunctionState&) = delete;
   FunctionState& operator=(const FunctionState&) = delete;
 

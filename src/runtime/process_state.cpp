@@ -12,22 +12,24 @@
 
 namespace mojo {
 namespace runtime {
-namespace {
 
-enum class Phase : int { running, forked, shutting_down };
-std::atomic<Phase> phase{Phase::running};
+std::atomic<Phase> process_phase{Phase::running};
+
+namespace {
 
 std::atomic<void* (*)() noexcept> hook_before{nullptr};
 std::atomic<void (*)(void*) noexcept> hook_after{nullptr};
 std::atomic<void (*)() noexcept> hook_refused{nullptr};
 thread_local std::uint64_t waits = 0;
 
-Status refusal() {
+}  // namespace
+
+Status refusal() noexcept {
   if (driver::in_host_task()) {
     return {StatusCode::failed_precondition,
             "the device API cannot be called from inside a host function or host task"};
   }
-  if (phase.load(std::memory_order_relaxed) == Phase::forked) {
+  if (process_phase.load(std::memory_order_relaxed) == Phase::forked) {
     return {StatusCode::forked,
             "the device cannot be used in a process forked after the device had been used; start the process with the "
             "'spawn' method, or fork before the first use"};
@@ -36,19 +38,11 @@ Status refusal() {
   return {StatusCode::shut_down, "the device runtime has been shut down because the process is exiting"};
 }
 
-}  // namespace
-
-Status usable() noexcept {
-  if (phase.load(std::memory_order_relaxed) == Phase::running && !driver::in_host_task()) [[likely]]
-    return {};
-  return refusal();
-}
-
 void device_was_opened() noexcept {
   static std::once_flag once;
   std::call_once(once, [] {
     // The child has none of the driver's threads, and their locks may be held for ever: it must not touch the device.
-    pthread_atfork(nullptr, nullptr, [] { phase.store(Phase::forked, std::memory_order_relaxed); });
+    pthread_atfork(nullptr, nullptr, [] { process_phase.store(Phase::forked, std::memory_order_relaxed); });
     // Registered after the libraries that tasks run in were loaded, so it runs before their static objects go.
     std::atexit([] { shut_down(); });
   });
@@ -56,10 +50,10 @@ void device_was_opened() noexcept {
 
 bool begin_shut_down() noexcept {
   Phase expected = Phase::running;
-  return phase.compare_exchange_strong(expected, Phase::shutting_down);
+  return process_phase.compare_exchange_strong(expected, Phase::shutting_down);
 }
 
-void reset_process_state_for_test() noexcept { phase.store(Phase::running); }
+void reset_process_state_for_test() noexcept { process_phase.store(Phase::running); }
 
 void count_host_wait() noexcept { ++waits; }
 
@@ -82,9 +76,9 @@ void set_wait_hooks(WaitHooks hooks) noexcept {
 }
 
 std::uint64_t host_waits() noexcept { return runtime::waits; }
-bool in_bad_fork() noexcept { return runtime::phase.load(std::memory_order_relaxed) == runtime::Phase::forked; }
+bool in_bad_fork() noexcept { return runtime::process_phase.load(std::memory_order_relaxed) == runtime::Phase::forked; }
 bool shutting_down() noexcept {
-  return runtime::phase.load(std::memory_order_relaxed) == runtime::Phase::shutting_down;
+  return runtime::process_phase.load(std::memory_order_relaxed) == runtime::Phase::shutting_down;
 }
 bool in_host_task() noexcept { return driver::in_host_task(); }
 

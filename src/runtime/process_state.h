@@ -2,15 +2,26 @@
 // Ordering: none. Threads: any. Errors: usable() says why a call is refused.
 #pragma once
 
+#include <atomic>
 #include <utility>
 
+#include "driver/driver.h"
 #include "mojo/process.h"
 #include "mojo/status.h"
 
 namespace mojo::runtime {
 
-// Success, or why no call may go on: inside a host task, in a child forked after use, after shutdown. Cheap.
-Status usable() noexcept;
+enum class Phase : int { running, forked, shutting_down };
+extern std::atomic<Phase> process_phase;
+Status refusal() noexcept;
+
+// Success, or why no call may go on: inside a host task, in a child forked after use, after shutdown. Cheap, since every
+// call of the device API asks.
+inline Status usable() noexcept {
+  if (process_phase.load(std::memory_order_relaxed) == Phase::running && !driver::in_host_task()) [[likely]]
+    return {};
+  return refusal();
+}
 
 // Arms the fork and exit handlers; called when the first device is opened.
 void device_was_opened() noexcept;

@@ -43,19 +43,21 @@ Status StreamState::record(driver::Event& event, std::uint64_t& number, ordering
       &number);
 }
 
-Status StreamState::wait(driver::Event& event, ordering::Position position, const ordering::Clock& clock) noexcept {
-  if (position.stream == uid_) return {};
-  const auto complete = [](ordering::Position p) {
+Status StreamState::wait(driver::Event& event, const StreamState& recorded, std::uint64_t number,
+                         const ordering::Clock& clock) noexcept {
+  if (&recorded == this) return {};
+  MOJO_RETURN_IF_ERROR(runtime::usable());
+  if (recorded.completed() >= number) return {};
+  const std::lock_guard lock(mutex_);
+  if (clock_.dominates({recorded.uid_, number})) return {};  // an earlier wait has seen to it
+  MOJO_RETURN_IF_ERROR(
+      enqueue_locked([&](driver::Queue& queue, std::uint64_t n) noexcept { return queue.wait(event, n); }));
+  clock_.merge(clock, [](ordering::Position p) {
     const StreamState* stream = runtime::Registry::instance().streams().at(p.stream);
     return stream != nullptr && stream->completed() >= p.sequence;
-  };
-  if (complete(position)) return runtime::usable();
-  return enqueue([&](driver::Queue& queue, std::uint64_t number) noexcept {
-    MOJO_RETURN_IF_ERROR(queue.wait(event, number));
-    clock_.merge(clock, complete);
-    clock_.advance(position.stream, position.sequence);
-    return Status{};
   });
+  clock_.advance(recorded.uid_, number);
+  return {};
 }
 
 std::uint64_t StreamState::position_for_free() noexcept {

@@ -13,6 +13,7 @@
 #include <mutex>
 #include <vector>
 
+#include "base/small_lock.h"
 #include "driver/driver.h"
 #include "mojo/status.h"
 #include "ordering/clock.h"
@@ -38,13 +39,7 @@ class StreamState final : public driver::FailureSink {
   Status enqueue(Operation&& operation, std::uint64_t* taken = nullptr) noexcept {
     MOJO_RETURN_IF_ERROR(runtime::usable());
     const std::lock_guard lock(mutex_);
-    if (queue() == nullptr) MOJO_RETURN_IF_ERROR(make_queue());
-    const std::uint64_t number = sequence_.load(std::memory_order_relaxed) + 1;
-    MOJO_RETURN_IF_ERROR(operation(*queue(), number));
-    sequence_.store(number, std::memory_order_release);
-    if (!dirty_.load(std::memory_order_relaxed)) mark_dirty();
-    if (taken != nullptr) *taken = number;
-    return {};
+    return enqueue_locked(operation, taken);
   }
 
   // Calls `read` on this thread, as one operation of the stream, if all that was queued is known to be complete. `read` is
@@ -67,8 +62,10 @@ class StreamState final : public driver::FailureSink {
 
   // Records `event` and copies the clock at that point, both as one step.
   Status record(driver::Event& event, std::uint64_t& number, ordering::Clock& clock) noexcept;
-  // Waits for `event`, recorded at `position` with `clock`; costs no driver call if that is already complete or ordered.
-  Status wait(driver::Event& event, ordering::Position position, const ordering::Clock& clock) noexcept;
+  // Waits for `event`, recorded on `recorded` as its operation `number` with `clock`; costs no driver call if that is
+  // already complete or ordered.
+  Status wait(driver::Event& event, const StreamState& recorded, std::uint64_t number,
+              const ordering::Clock& clock) noexcept;
 
   std::uint64_t position() const noexcept { return sequence_.load(std::memory_order_acquire); }
   // As position(), but counts work of unknown number once the native handle has been given out.
@@ -103,6 +100,16 @@ class StreamState final : public driver::FailureSink {
   std::uint64_t staged_bytes = 0;
 
  private:
+  template <class Operation>
+  Status enqueue_locked(Operation&& operation, std::uint64_t* taken = nullptr) noexcept {  // under the mutex
+    if (queue() == nullptr) MOJO_RETURN_IF_ERROR(make_queue());
+    const std::uint64_t number = sequence_.load(std::memory_order_relaxed) + 1;
+    MOJO_RETURN_IF_ERROR(operation(*queue(), number));
+    sequence_.store(number, std::memory_order_release);
+    if (!dirty_.load(std::memory_order_relaxed)) mark_dirty();
+    if (taken != nullptr) *taken = number;
+    return {};
+  }
   driver::Queue* queue() const noexcept { return queue_.load(std::memory_order_acquire); }
   Status make_queue() noexcept;
   // Whether one of the first `number` operations is just being run by run_if_idle: the driver knows nothing of it.
@@ -123,7 +130,7 @@ class StreamState final : public driver::FailureSink {
   const bool is_default_;
   ordering::StreamUid uid_ = 0;
 
-  std::mutex mutex_;
+  base::SmallLock mutex_;
   std::atomic<driver::Queue*> queue_{nullptr};
   std::atomic<std::uint64_t> sequence_{0};
   std::atomic<std::uint64_t> completed_{0};

@@ -1,20 +1,21 @@
 #include "drivers/host/event.h"
 
 #include <mutex>
-#include <utility>
 
 #include "drivers/host/random_schedule.h"
 
 namespace mojo::host {
 
 HostEvent::~HostEvent() {
-  if (latest_ != nullptr && !scheduler_->forked()) scheduler_->records.release(latest_);
+  Record* const latest = latest_.load(std::memory_order_relaxed);
+  if (latest != nullptr && !scheduler_->forked()) scheduler_->records.release(latest);
 }
 
 Record* HostEvent::latest() noexcept {
   std::lock_guard guard(lock_);
-  if (latest_ != nullptr) latest_->add_ref();
-  return latest_;
+  Record* const latest = latest_.load(std::memory_order_relaxed);
+  if (latest != nullptr) latest->add_ref();
+  return latest;
 }
 
 Status HostEvent::query(bool& complete) noexcept {
@@ -22,7 +23,8 @@ Status HostEvent::query(bool& complete) noexcept {
   RandomSchedule* const random = scheduler_->random();
   if (random == nullptr) [[likely]] {
     std::lock_guard guard(lock_);
-    complete = latest_ == nullptr || latest_->done();
+    const Record* const latest = latest_.load(std::memory_order_relaxed);
+    complete = latest == nullptr || latest->done();
     return {};
   }
   Record* record = latest();
@@ -69,12 +71,15 @@ Status HostEvent::elapsed_since(driver::Event& other, double& milliseconds) noex
 Status HostEvent::record_on(QueueCore& queue, std::uint64_t tag) noexcept {
   RecordPool& pool = scheduler_->records;
   Record* record = nullptr;
-  {
+  // A look first, without the lock: records are never unmapped, and a stale one only sends us to the pool.
+  if (Record* seen = latest_.load(std::memory_order_acquire); seen != nullptr && seen->done()) {
     std::lock_guard guard(lock_);
     // Nobody else knows the finished record: use it again, without the pool. Meanwhile there is none, which stands for
     // the same: complete.
-    if (latest_ != nullptr && latest_->refs.load(std::memory_order_acquire) == 1 && latest_->done()) {
-      record = std::exchange(latest_, nullptr);
+    seen = latest_.load(std::memory_order_relaxed);
+    if (seen != nullptr && seen->refs.load(std::memory_order_acquire) == 1 && seen->done()) {
+      record = seen;
+      latest_.store(nullptr, std::memory_order_relaxed);
     }
   }
   const bool used_before = record != nullptr;
@@ -82,31 +87,34 @@ Status HostEvent::record_on(QueueCore& queue, std::uint64_t tag) noexcept {
   if (record == nullptr && (record = pool.acquire()) == nullptr) {
     return Status(StatusCode::out_of_memory, "host driver: no host memory for an event's record");
   }
-  record->reset(&queue, timing_);
-  record->add_ref();  // the operation's
-  Status status;
+  record->reset(&queue, timing_, 2);  // references: this event's and the operation's
+  bool at_once = false;
   // On an idle queue all work before the record is done already.
-  const bool at_once = queue.run_if_idle(tag, [&] {
-    if (timing_) record->time = scheduler_->clock.now();
-  });
+  const Status status = queue.run_or_enqueue(
+      tag, at_once,
+      [&] {
+        if (timing_) record->time = scheduler_->clock.now();
+      },
+      [&](Op& op) {
+        op.kind = OpKind::record;
+        op.record = record;
+      });
   if (at_once) {
     scheduler_->complete_record(record, false, true);
-  } else {
-    status = queue.enqueue(tag, [&](Op& op) {
-      op.kind = OpKind::record;
-      op.record = record;
-    });
-    if (!status.ok()) {
-      record->time = time_before;
-      scheduler_->complete_record(record, true, true);
-    }
+  } else if (!status.ok()) {
+    record->time = time_before;
+    scheduler_->complete_record(record, true, true);
   }
   // Only now may other threads wait for it: a wait that came before the record in some queue could be one that the
   // record itself waits for.
   Record* old = record;
   if (status.ok() || used_before) {
     std::lock_guard guard(lock_);
-    if (status.ok() || latest_ == nullptr) old = std::exchange(latest_, record);
+    Record* const before = latest_.load(std::memory_order_relaxed);
+    if (status.ok() || before == nullptr) {
+      old = before;
+      latest_.store(record, std::memory_order_release);
+    }
   }
   if (old != nullptr) pool.release(old);
   return status;
@@ -117,19 +125,25 @@ Status HostEvent::wait_on(QueueCore& queue, std::uint64_t tag) noexcept {
   const bool random = scheduler_->random() != nullptr;
   {
     std::lock_guard guard(lock_);
+    Record* const latest = latest_.load(std::memory_order_relaxed);
     // The random schedule judges by the decided order, not by what has happened by now. A queue never needs to wait
     // for a record of its own.
-    if (latest_ != nullptr && (random || (!latest_->done() && latest_->recorded_on != &queue))) {
-      record = latest_;
+    if (latest != nullptr && (random || (!latest->done() && latest->recorded_on != &queue))) {
+      record = latest;
       record->add_ref();
     }
   }
-  if (record == nullptr && queue.run_if_idle(tag, [] {})) return {};
-  Status status = queue.enqueue(tag, [&](Op& op) {
+  const auto fill_in = [&](Op& op) {
     op.kind = OpKind::wait;
     op.record = record;
-  });
-  if (!status.ok() && record != nullptr) scheduler_->records.release(record);
+  };
+  if (record == nullptr) {
+    bool nothing_to_do = false;
+    return queue.run_or_enqueue(
+        tag, nothing_to_do, [] {}, fill_in);
+  }
+  Status status = queue.enqueue(tag, fill_in);
+  if (!status.ok()) scheduler_->records.release(record);
   return status;
 }
 

@@ -3,6 +3,7 @@
 //   than the one that made the event is `failed_precondition`.
 #pragma once
 
+#include <atomic>
 #include <memory>
 
 #include "driver/driver.h"
@@ -29,8 +30,8 @@ class HostEvent final : public driver::Event {
   Record* latest() noexcept;  // with a reference, or null
 
   const std::shared_ptr<Scheduler> scheduler_;
-  SmallLock lock_;
-  Record* latest_ = nullptr;
+  base::SmallLock lock_;
+  std::atomic<Record*> latest_{nullptr};  // written under the lock
   const int device_;
   const bool timing_;
 };

@@ -37,7 +37,7 @@ Status Scheduler::wait_record(Record& record) noexcept {
     if (RandomSchedule* schedule = random()) MOJO_RETURN_IF_ERROR(schedule->drive(record));
     const std::uint64_t deadline = monotonic_nanoseconds() + host_spin_nanoseconds;
     while (!record.done() && monotonic_nanoseconds() < deadline) {
-      for (int i = 0; i < 8; ++i) cpu_relax();
+      for (int i = 0; i < 8; ++i) base::cpu_relax();
     }
   }
   if (!record.done()) {

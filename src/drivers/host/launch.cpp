@@ -15,7 +15,8 @@ std::string text_of(driver::Dim3 d) {
   return std::to_string(d.x) + " x " + std::to_string(d.y) + " x " + std::to_string(d.z);
 }
 
-Status check_extent(const char* what, driver::Dim3 d, driver::Dim3 limit) {
+// What is wrong with a grid or block that is not within its limit.
+Status explain_extent(const char* what, driver::Dim3 d, driver::Dim3 limit) {
   if (d.x == 0 || d.y == 0 || d.z == 0) return invalid(std::string("a ") + what + " of " + text_of(d) + " is empty");
   if (d.x > limit.x || d.y > limit.y || d.z > limit.z) {
     return invalid(std::string("a ") + what + " of " + text_of(d) + " is beyond the device's limit of " +
@@ -24,14 +25,18 @@ Status check_extent(const char* what, driver::Dim3 d, driver::Dim3 limit) {
   return {};
 }
 
+bool is_within(driver::Dim3 d, driver::Dim3 limit) noexcept {  // 0 - 1 is beyond any limit
+  return d.x - 1 < limit.x && d.y - 1 < limit.y && d.z - 1 < limit.z;
+}
+
 Status unsupported(const char* what) {
   return {StatusCode::unsupported, std::string("the host driver does not support launch with ") + what};
 }
 
 Status check(const driver::Launch& launch) {
   if (launch.kernel == nullptr) return invalid("no kernel");
-  MOJO_RETURN_IF_ERROR(check_extent("grid", launch.grid, max_grid));
-  MOJO_RETURN_IF_ERROR(check_extent("block", launch.block, max_block));
+  if (!is_within(launch.grid, max_grid)) return explain_extent("grid", launch.grid, max_grid);
+  if (!is_within(launch.block, max_block)) return explain_extent("block", launch.block, max_block);
   const std::uint64_t threads = std::uint64_t{launch.block.x} * launch.block.y * launch.block.z;
   if (threads > max_block_threads) {
     return invalid("a block of " + text_of(launch.block) + " has " + std::to_string(threads) +
@@ -98,6 +103,7 @@ LaunchState* LaunchPool::take() noexcept {
     std::lock_guard guard(lock_);
     if (LaunchState* state = free_) {
       free_ = state->pool_next;
+      if (free_ != nullptr) __builtin_prefetch(&free_->pool_next, 1);  // a worker wrote it last
       return state;
     }
   }

@@ -8,9 +8,9 @@
 #include <cstdint>
 #include <memory>
 
+#include "base/small_lock.h"
 #include "driver/driver.h"
 #include "drivers/host/image.h"
-#include "drivers/host/small_lock.h"
 
 namespace mojo::host {
 
@@ -60,7 +60,7 @@ class LaunchPool {
   LaunchState* take() noexcept;
   void give(LaunchState* state) noexcept;
 
-  SmallLock lock_;
+  base::SmallLock lock_;
   LaunchState* free_ = nullptr;
 };
 

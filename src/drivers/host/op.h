@@ -7,8 +7,8 @@
 #include <memory>
 #include <vector>
 
+#include "base/small_lock.h"
 #include "driver/driver.h"
-#include "drivers/host/small_lock.h"
 
 namespace mojo::host {
 
@@ -67,7 +67,7 @@ class OpPool {
  private:
   static constexpr int chunks_a_slab = 32;
 
-  SmallLock lock_;
+  base::SmallLock lock_;
   Op* chunks_ = nullptr;
   Op* loose_ = nullptr;
   int loose_count_ = 0;

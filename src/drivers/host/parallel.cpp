@@ -59,7 +59,7 @@ void Scheduler::end_help(LaunchState& launch) noexcept {
     listed_launches_.fetch_sub(1, std::memory_order_seq_cst);
   }
   // Nobody joins any more. Those who have are running blocks.
-  for (int spins = 0; spins < 2000 && launch.helpers.load(std::memory_order_acquire) != 0; ++spins) cpu_relax();
+  for (int spins = 0; spins < 2000 && launch.helpers.load(std::memory_order_acquire) != 0; ++spins) base::cpu_relax();
   for (;;) {
     const std::uint32_t helpers = launch.helpers.load(std::memory_order_acquire);
     if (helpers == 0) return;

@@ -45,7 +45,7 @@ Status QueueCore::wait_completed(std::uint64_t target) noexcept {
   if (completed.load(std::memory_order_acquire) >= target) return {};
   const std::uint64_t deadline = monotonic_nanoseconds() + Scheduler::host_spin_nanoseconds;
   do {
-    for (int i = 0; i < 8; ++i) cpu_relax();
+    for (int i = 0; i < 8; ++i) base::cpu_relax();
     if (completed.load(std::memory_order_acquire) >= target) return {};
   } while (monotonic_nanoseconds() < deadline);
 

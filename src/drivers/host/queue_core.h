@@ -10,9 +10,9 @@
 #include <memory>
 #include <mutex>
 
+#include "base/small_lock.h"
 #include "drivers/host/op.h"
 #include "drivers/host/record.h"
-#include "drivers/host/small_lock.h"
 #include "drivers/host/values.h"
 #include "mojo/status.h"
 
@@ -34,17 +34,41 @@ class QueueCore {
   QueueCore(const QueueCore&) = delete;
   QueueCore& operator=(const QueueCore&) = delete;
 
-  // Appends one operation; `init` fills in kind and payload. `refuse` undoes what the caller prepared if it fails.
+  // Appends one operation; `init` fills in kind and payload.
   template <class Init>
   Status enqueue(std::uint64_t tag, Init&& init) noexcept {
+    bool never = false;
+    const auto nothing = [] {};
+    return run_or_enqueue<false>(tag, never, nothing, init);
+  }
+
+  // If nothing is pending, calls `action` (short, under the lock) instead of an enqueue and sets `ran`. The caller
+  // thereby saves waking a worker for something that would be the first and only operation.
+  template <class Action, class Init>
+  Status run_or_enqueue(std::uint64_t tag, bool& ran, Action&& action, Init&& init) noexcept {
+    return run_or_enqueue<true>(tag, ran, action, init);
+  }
+
+  template <bool may_run, class Action, class Init>
+  Status run_or_enqueue(std::uint64_t tag, bool& ran, Action& action, Init& init) noexcept {
     bool activate = false;
     bool random = false;
     {
       std::lock_guard guard(lock);
       if (closed.load(std::memory_order_relaxed)) return closed_status();
+      if constexpr (may_run) {
+        if (!random_schedule && idle()) {
+          action();
+          if (tag > completed_tag.load(std::memory_order_relaxed)) completed_tag.store(tag, std::memory_order_release);
+          ran = true;
+          return {};
+        }
+      }
       Op* op = free_ops;
       if (op == nullptr && (op = refill()) == nullptr) return no_memory_status();
       free_ops = op->next;
+      // A worker wrote it last: the next enqueue finds it on its way.
+      if (free_ops != nullptr) __builtin_prefetch(free_ops, 1);
       op->next = nullptr;
       op->tag = tag;
       init(*op);
@@ -63,17 +87,6 @@ class QueueCore {
       decide_some();
     }
     return {};
-  }
-
-  // If nothing is pending, calls `action` (short, under the lock) instead of an enqueue and says true. The caller
-  // thereby saves waking a worker for something that would be the first and only operation.
-  template <class Action>
-  bool run_if_idle(std::uint64_t tag, Action&& action) noexcept {
-    std::lock_guard guard(lock);
-    if (random_schedule || closed.load(std::memory_order_relaxed) || !idle()) return false;
-    action();
-    if (tag > completed_tag.load(std::memory_order_relaxed)) completed_tag.store(tag, std::memory_order_release);
-    return true;
   }
 
   bool idle() const noexcept {
@@ -126,7 +139,7 @@ class QueueCore {
   void report_failure(std::uint64_t tag, Status status) noexcept;
 
   // The enqueuing thread's line.
-  alignas(64) SmallLock lock;  // guards the inbox, free_ops, state and, unless running, active
+  alignas(64) base::SmallLock lock;  // guards the inbox, free_ops, state and, unless running, active
   QueueState state = QueueState::idle;
   std::atomic<bool> closed{false};  // written under the lock
   bool random_schedule = false;     // written under the lock, while idle

@@ -9,7 +9,8 @@
 
 namespace mojo::host {
 
-void Record::reset(const QueueCore* queue, bool timed) noexcept {
+void Record::reset(const QueueCore* queue, bool timed, std::uint32_t references) noexcept {
+  refs.store(references, std::memory_order_relaxed);
   word.store(0, std::memory_order_relaxed);
   waiters.store(0, std::memory_order_relaxed);
   time = 0;
@@ -62,7 +63,7 @@ Record* RecordPool::acquire() noexcept {
   }
   Record* record = free_;
   free_ = record->next_free;
-  record->refs.store(1, std::memory_order_relaxed);
+  if (free_ != nullptr) __builtin_prefetch(free_, 1);  // a worker wrote it last
   return record;
 }
 

@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "drivers/host/small_lock.h"
+#include "base/small_lock.h"
 
 namespace mojo::host {
 
@@ -35,7 +35,7 @@ struct alignas(64) Record {
   bool dropped() const noexcept { return (word.load(std::memory_order_acquire) & dropped_bit) != 0; }
   void add_ref() noexcept { refs.fetch_add(1, std::memory_order_relaxed); }
   // Makes a record that nobody else refers to ready for its next use.
-  void reset(const QueueCore* queue, bool timed) noexcept;
+  void reset(const QueueCore* queue, bool timed, std::uint32_t references) noexcept;
   // Parks `queue` on this record; false if it is complete already.
   bool add_waiter(QueueCore& queue) noexcept;
   // Marks it complete and returns the queues that waited, oldest first, linked by wait_next.
@@ -44,12 +44,12 @@ struct alignas(64) Record {
 
 class RecordPool {
  public:
-  Record* acquire() noexcept;  // with one reference, reset is the caller's
+  Record* acquire() noexcept;  // without a reference; reset is the caller's
   void release(Record* record) noexcept;
 
  private:
   static constexpr int records_a_slab = 64;
-  SmallLock lock_;
+  base::SmallLock lock_;
   Record* free_ = nullptr;
   std::vector<std::unique_ptr<Record[]>> slabs_;
 };

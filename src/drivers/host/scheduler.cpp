@@ -297,7 +297,7 @@ bool Scheduler::spin(QueueCore* queue, std::uint64_t done) noexcept {
   const std::uint64_t budget = spin_budget_.load(std::memory_order_relaxed);
   const std::uint64_t deadline = last + budget;
   for (;;) {
-    for (int i = 0; i < 4; ++i) cpu_relax();
+    for (int i = 0; i < 4; ++i) base::cpu_relax();
     if (queue != nullptr && queue->enqueued.load(std::memory_order_relaxed) != done) {
       got = true;
       break;

@@ -171,7 +171,7 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
   std::atomic<bool> stopping_{false};
   std::atomic<RandomSchedule*> random_{nullptr};
 
-  alignas(64) SmallLock lock_;  // ready lists, timers, sleepers
+  alignas(64) base::SmallLock lock_;  // ready lists, timers, sleepers
   QueueCore* ready_head_[priorities] = {};
   QueueCore* ready_tail_[priorities] = {};
   std::atomic<int> ready_count_{0};
@@ -204,7 +204,7 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
   std::mutex registry_mutex_;
   QueueCore* queues_ = nullptr;
 
-  SmallLock host_waits_lock_;
+  base::SmallLock host_waits_lock_;
   HostWait* host_waits_ = nullptr;
 };
 

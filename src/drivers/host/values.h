@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "drivers/host/small_lock.h"
+#include "base/small_lock.h"
 #include "mojo/status.h"
 
 namespace mojo::host {
@@ -20,7 +20,7 @@ struct alignas(64) ValueSlot {
 
   std::uint64_t value = 0;  // first: its address is the one that was given out; read and written atomically
   std::uint32_t magic = dead_magic;
-  SmallLock lock;  // guards all below
+  base::SmallLock lock;  // guards all below
   bool abandoned = false;
   std::uint32_t refs = 0;        // the allocation and each pending wait or write
   std::uint64_t logical = 0;     // what the random schedule has decided the value to be
@@ -50,7 +50,7 @@ class ValueTable {
 
  private:
   static constexpr int slots_a_slab = 32;
-  SmallLock lock_;
+  base::SmallLock lock_;
   ValueSlot* free_ = nullptr;
   std::vector<std::unique_ptr<ValueSlot[]>> slabs_;
 };

@@ -190,6 +190,7 @@ std::string Ledger::leaks(int device) const {
   };
   line(owned(values_), "values", 0);
   line(owned(events_), "events", 0);
+  line(owned(kernels_), "kernels", 0);
   const auto queues = queues_.find(device);
   line(queues != queues_.end() ? static_cast<std::size_t>(queues->second) : 0, "queues", 0);
   return text;

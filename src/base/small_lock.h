@@ -1,4 +1,4 @@
-// What it is: a one-byte lock for sections of a few dozen instructions that never block, call out or allocate much.
+// What it is: a one-byte lock for sections that are short as a rule: a few dozen instructions, or one call of the driver.
 // Ordering: acquire and release, as a mutex. Threads: any. Errors: none.
 #pragma once
 
@@ -6,7 +6,7 @@
 
 #include <atomic>
 
-namespace mojo::host {
+namespace mojo::base {
 
 inline void cpu_relax() noexcept {
 #if defined(__x86_64__) || defined(__i386__)
@@ -44,4 +44,4 @@ class SmallLock {
   std::atomic<bool> held_{false};
 };
 
-}  // namespace mojo::host
+}  // namespace mojo::base
