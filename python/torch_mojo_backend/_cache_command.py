@@ -15,7 +15,9 @@ def add_cache_command(commands: Any) -> None:
     actions = cache.add_subparsers(dest="action", required=True, metavar="ACTION")
     actions.add_parser("dir", help="print the folder; TORCH_MOJO_BACKEND_CACHE_DIR sets it")
     actions.add_parser("clean", help="remove every file of the cache, and its counts")
-    stats = actions.add_parser("stats", help="print its size, and hits and misses of all processes since the last clean")
+    stats = actions.add_parser(
+        "stats", help="print its size, and hits and misses of all processes since the last clean"
+    )
     stats.add_argument("--json", action="store_true", help="print one JSON object")
 
 
@@ -58,7 +60,10 @@ def _table(folder: str, totals: dict[str, int]) -> str:
         ("misses", f"{totals['misses']}, of which {totals['failures']} did not compile"),
         ("compiling", f"{totals['compile_milliseconds']} ms"),
         ("loading", f"{totals['load_milliseconds']} ms"),
-        ("written", f"{_files(totals['written'])}, {totals['evicted']} evicted, {totals['rejected']} rejected as damaged"),
+        (
+            "written",
+            f"{_files(totals['written'])}, {totals['evicted']} evicted, {totals['rejected']} rejected as damaged",
+        ),
     ]
     return "\n".join(f"{name:<11}{value}" for name, value in rows)
 

@@ -4,6 +4,8 @@
 #include <atomic>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
+#include <filesystem>
 #include <future>
 #include <memory>
 #include <numeric>
@@ -41,6 +43,23 @@ namespace several_devices {
 
 namespace mojo::test {
 namespace {
+
+// This program empties its cache again and again: it has one of its own, set before the first question for devices.
+class OwnCache {
+ public:
+  OwnCache() {
+    folder_ = (std::filesystem::temp_directory_path() / "mojo-examples-XXXXXX").string();
+    if (mkdtemp(folder_.data()) != nullptr) setenv("TORCH_MOJO_BACKEND_CACHE_DIR", folder_.c_str(), 1);
+  }
+  ~OwnCache() {
+    std::error_code ignored;
+    std::filesystem::remove_all(folder_, ignored);
+  }
+
+ private:
+  std::string folder_;
+};
+const OwnCache own_cache;
 
 constexpr const char* injected = "the call that the test made fail";
 

@@ -47,20 +47,34 @@ std::size_t allocations_of(Round&& round) {
   return allocations - before;
 }
 
+// Runs `queue` while `held` takes nothing, so that as much is in flight as ever can be and the pools grow to that.
+template <class Queue>
+void fill_pools(DeviceStream held, Queue&& queue) {
+  const CompletionFlag flag{DeviceContext(held.device_index())};
+  held.wait_for_host_value(flag, 1);
+  for (int i = 0; i < 4; ++i) queue();
+  flag.signal(1);
+  DeviceContext(held.device_index()).synchronize();
+}
+
 TEST_F(SteadyState, RecordWaitAndQuery) {
   const DeviceContext ctx(0);
   const DeviceStream s = ctx.create_stream(), t = ctx.create_stream();
   DeviceEvent e = ctx.create_event(), timed = ctx.create_event({.timing = true});
+  const auto queue = [&] {
+    for (int i = 0; i < 20; ++i) {
+      s.record_event(e);
+      t.enqueue_wait_for(e);
+      t.record_event(timed);
+      s.enqueue_wait_for(timed);
+      t.enqueue_wait_for(s);
+      static_cast<void>(e.query());
+      static_cast<void>(s.query());
+    }
+  };
+  fill_pools(s, queue);
   EXPECT_EQ(allocations_of([&] {
-              for (int i = 0; i < 20; ++i) {
-                s.record_event(e);
-                t.enqueue_wait_for(e);
-                t.record_event(timed);
-                s.enqueue_wait_for(timed);
-                t.enqueue_wait_for(s);
-                static_cast<void>(e.query());
-                static_cast<void>(s.query());
-              }
+              queue();
               s.synchronize();
               e.synchronize();
               t.synchronize();
@@ -104,11 +118,15 @@ extern "C" MOJO_KERNEL void eight(mojo::Buffer<float> x, mojo::Buffer<const floa
   const auto eight =
       ctx.compile_function<void(Buffer<float>, View, View, float, double, std::uint32_t, std::int64_t, View)>(source,
                                                                                                               "eight");
+  const auto queue = [&] {
+    for (int i = 0; i < 20; ++i) {
+      s.enqueue_function(nothing, {.grid = {1}, .block = {1}});
+      s.enqueue_function(eight, {.grid = {4}, .block = {16}}, x, x, x, 1.0F, 2.0, 3U, std::int64_t{4}, x);
+    }
+  };
+  fill_pools(s, queue);
   EXPECT_EQ(allocations_of([&] {
-              for (int i = 0; i < 20; ++i) {
-                s.enqueue_function(nothing, {.grid = {1}, .block = {1}});
-                s.enqueue_function(eight, {.grid = {4}, .block = {16}}, x, x, x, 1.0F, 2.0, 3U, std::int64_t{4}, x);
-              }
+              queue();
               s.synchronize();
             }),
             0U);

@@ -36,7 +36,13 @@ def test_the_folder(folder):
 def test_what_it_holds_and_what_it_did(folder):
     done = command(folder, "cache", "stats")
     assert done.returncode == 0 and not done.stderr
-    for part in (str(folder), "2.0 KiB of 3.0 MiB", "7  (70.0 %): 5 in memory, 2 on disk", "3, of which 1 did", "450 ms"):
+    for part in (
+        str(folder),
+        "2.0 KiB of 3.0 MiB",
+        "7  (70.0 %): 5 in memory, 2 on disk",
+        "3, of which 1 did",
+        "450 ms",
+    ):
         assert part in done.stdout
     found = json.loads(command(folder, "cache", "stats", "--json").stdout)
     assert found["directory"] == str(folder) and found["files"] == 1 and found["bytes"] == 2048

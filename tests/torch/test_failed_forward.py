@@ -1,4 +1,4 @@
-"""A backward that was queued behind a forward that fails: the error is raised, and nothing is written where it must not."""
+"""A backward that was queued behind a forward that fails: the error is raised, nothing is written where it must not."""
 
 from __future__ import annotations
 
