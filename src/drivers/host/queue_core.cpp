@@ -99,7 +99,7 @@ void QueueCore::close(bool wait_for_running) noexcept {
     const std::uint32_t seen = wake_word.load(std::memory_order_acquire);
     {
       std::lock_guard guard(lock);
-      if (state != QueueState::running) break;
+      if (state != QueueState::running && !executing) break;
     }
     if (scheduler.detached()) break;
     wake_word.wait(seen, std::memory_order_acquire);

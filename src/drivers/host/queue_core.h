@@ -143,6 +143,7 @@ class QueueCore {
   QueueState state = QueueState::idle;
   std::atomic<bool> closed{false};  // written under the lock
   bool random_schedule = false;     // written under the lock, while idle
+  bool executing = false;           // the random schedule's executor is at one of its operations
   Op* inbox_head = nullptr;
   Op* inbox_tail = nullptr;
   Op* free_ops = nullptr;

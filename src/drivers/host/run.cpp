@@ -194,6 +194,25 @@ bool Scheduler::requeue(QueueCore& queue, Op* rest) noexcept {
   return true;
 }
 
+// Around an operation that the random schedule's executor runs for `owner`: a close of that queue waits for its end. False
+// if it is closed already.
+bool Scheduler::begin_for(QueueCore& owner) noexcept {
+  std::lock_guard guard(owner.lock);
+  if (owner.closed.load(std::memory_order_relaxed)) return false;
+  owner.executing = true;
+  return true;
+}
+
+void Scheduler::end_for(QueueCore& owner) noexcept {
+  bool closed = false;
+  {
+    std::lock_guard guard(owner.lock);
+    owner.executing = false;
+    closed = owner.closed.load(std::memory_order_relaxed);
+  }
+  if (closed) owner.wake_host_waiters();
+}
+
 void Scheduler::run(QueueCore* queue, Worker& worker) noexcept {
   QueueCore& q = *queue;
   Op* op = nullptr;
@@ -224,7 +243,7 @@ void Scheduler::run(QueueCore* queue, Worker& worker) noexcept {
         execute(q, *op, next != nullptr || q.enqueued.load(std::memory_order_relaxed) != done + 1);
         recycle(op, worker);
         if (tag != 0) q.completed_tag.store(tag, std::memory_order_release);
-      } else if (owner->closed.load(std::memory_order_acquire)) {
+      } else if (!begin_for(*owner)) {
         op->next = nullptr;
         drop(op);
       } else {
@@ -232,6 +251,7 @@ void Scheduler::run(QueueCore* queue, Worker& worker) noexcept {
         op->owner = nullptr;
         recycle(op, worker);
         owner->complete(owner->completed.load(std::memory_order_relaxed) + 1);
+        end_for(*owner);
         owner->unref();
       }
       q.complete(++done);

@@ -148,6 +148,8 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
 
   // run.cpp: one queue on one worker.
   void run(QueueCore* queue, Worker& worker) noexcept;
+  static bool begin_for(QueueCore& owner) noexcept;
+  static void end_for(QueueCore& owner) noexcept;
   bool park(QueueCore& queue, Op* op, bool& bail) noexcept;
   void execute(QueueCore& queue, Op& op, bool more) noexcept;
   void execute_wait_value(QueueCore& queue, Op& op) noexcept;
