@@ -33,8 +33,9 @@ MOJO_DEVICE void fence() {
   // ThreadSanitizer does not know fences. An access that all of them make orders them for it.
   static unsigned all;
   __atomic_fetch_add(&all, 1u, __ATOMIC_SEQ_CST);
-#endif
+#else
   __atomic_thread_fence(__ATOMIC_SEQ_CST);
+#endif
 }
 
 }  // namespace mojo::platform
