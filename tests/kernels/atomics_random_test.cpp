@@ -98,7 +98,7 @@ extern "C" MOJO_KERNEL void f(mojo::Buffer<unsigned> sums, mojo::Buffer<unsigned
   const unsigned all = mojo::block_sum(mine);
   if (mojo::thread_index() == 0) {
     total[0] = all;
-    arrived[0] = 0;
+    mojo::atomic_store(&arrived[0], 0);
   }
 })",
         {blocks}, {threads}, view(sums), view(total), view(arrived), static_cast<unsigned>(round));

@@ -11,6 +11,14 @@
 #define MOJO_DEVICE inline
 #define MOJO_SHARED static thread_local
 
+#if defined(__SANITIZE_THREAD__)
+#define MOJO_SANITIZE_THREAD 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define MOJO_SANITIZE_THREAD 1
+#endif
+#endif
+
 namespace mojo::platform {
 
 // Static, and its address is never taken, so the compiler knows that no store through a pointer changes it.
@@ -29,7 +37,7 @@ MOJO_DEVICE unsigned long long global_index(int axis) {
 }
 MOJO_DEVICE void* shared_memory() { return work->shared_memory; }
 MOJO_DEVICE void fence() {
-#if defined(__SANITIZE_THREAD__)
+#if defined(MOJO_SANITIZE_THREAD)
   // ThreadSanitizer does not know fences. An access that all of them make orders them for it.
   static unsigned all;
   __atomic_fetch_add(&all, 1u, __ATOMIC_SEQ_CST);
