@@ -102,6 +102,13 @@ bench: install setup-bench ## the benchmarks; results in build/bench
 	  case $$file in _*) continue;; esac; \
 	  echo "== $$file"; $(PY_ABSOLUTE) $$file --json $(abspath build/bench)/$${file%.py}.json; done
 
+.PHONY: bench-cpp
+bench-cpp: setup-bench ## the C++ benchmarks, with their limits; no torch
+	@cmake --preset release -B build/bench-cpp -DMOJO_BUILD_TORCH=OFF -DMOJO_BUILD_BENCHMARKS=ON > /dev/null
+	@cmake --build build/bench-cpp -j $(JOBS) --target bench_queue bench_vector_add
+	@status=0; for program in queue vector_add; do \
+	  echo "== bench_$$program"; build/bench-cpp/benchmarks/cpp/bench_$$program 2> /dev/null || status=1; done; exit $$status
+
 .PHONY: docs
 docs: build ## regenerate the generated pages of docs/
 	@PYTHONPATH=$(abspath python) $(PY) -m torch_mojo_backend docs-settings > build/environment.md
