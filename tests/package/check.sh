@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# tests/package/check.sh CMAKE BUILD COMPILER WORK [PROJECT...]: installs BUILD's package for C++ programs below WORK, and
-# configures, builds and runs programs with it from outside the tree: the consumer, and with `examples` those too.
+# tests/package/check.sh CMAKE BUILD COMPILER WORK: installs BUILD's package for C++ programs below WORK, and configures,
+# builds and runs the consumer and the examples with it, from outside the tree. The package's headers are no system headers
+# there: what they instantiate has to stand the consumer's warnings.
 # Exit status 77: there is no such compiler.
 set -euo pipefail
 cmake=$1 build=$2 compiler=$3 work=$4
@@ -28,8 +29,11 @@ done
 
 for project in consumer cpp; do
   "$cmake" -S "$work/$project" -B "$work/build-$project" -DCMAKE_BUILD_TYPE=Debug "-DCMAKE_CXX_COMPILER=$compiler" \
-    "-DCMAKE_PREFIX_PATH=$work/prefix" >"$work/configure-$project.log"
+    -DCMAKE_NO_SYSTEM_FROM_IMPORTED=ON "-DCMAKE_PREFIX_PATH=$work/prefix" >"$work/configure-$project.log"
   "$cmake" --build "$work/build-$project"
-  [ "$project" = consumer ] || continue
-  "$work/build-$project/consumer"
+  for program in "$work/build-$project"/consumer "$work/build-$project"/example_*; do
+    [ -x "$program" ] && [ ! -d "$program" ] || continue
+    echo "== ${program##*/}"
+    "$program"
+  done
 done
