@@ -20,7 +20,6 @@ def run(*command: str | os.PathLike[str]) -> str:
 
 
 @pytest.mark.contract("D-09")
-@pytest.mark.slow
 @pytest.mark.parametrize("compiler", ["c++", "clang++-14"])
 def test_a_program_uses_the_package_that_cmake_dir_names(compiler: str, tmp_path: pathlib.Path) -> None:
     cmake = shutil.which("cmake")
