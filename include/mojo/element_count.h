@@ -17,8 +17,8 @@ namespace mojo {
 class ElementCount {
  public:
   template <std::integral Integer>
-  requires(!std::same_as<Integer, bool>) constexpr ElementCount(
-      Integer count) noexcept  // NOLINT(google-explicit-constructor): any integer is a count
+  // NOLINTNEXTLINE(google-explicit-constructor): any integer is a count
+  requires(!std::same_as<Integer, bool>) constexpr ElementCount(Integer count) noexcept
       : value_(static_cast<std::uint64_t>(count)), negative_(std::is_signed_v<Integer> && count < Integer{0}) {}
 
   constexpr std::uint64_t value() const noexcept { return value_; }

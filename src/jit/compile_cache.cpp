@@ -182,7 +182,7 @@ Status CompileCache::Impl::obtain(const Digest& key, driver::Compiler& compiler,
   ++misses;
   driver::CompileResult result;
   const Stopwatch watch;
-  const Status status = compiler.compile(request, result);
+  Status status = compiler.compile(request, result);
   compile_microseconds += watch.microseconds();
   if (!status.ok()) {
     ++failures;

@@ -281,15 +281,24 @@ void take_fresh(const OpPlan& plan, const Stack& results, Shapes& shapes) {
 }
 
 constexpr std::size_t need_weights = 10;  // of _native_multi_head_attention
+constexpr std::size_t output_mask = 9;    // of batch_norm_backward
+
+// Whether roll moves one dimension, and not by whole turns.
+bool rolls_one_dimension(const Call& call) {
+  const at::Tensor& self = call.arguments[0].toTensor();
+  const IValue &shifts = call.arguments[1], &dims = call.arguments[2];
+  if (!shifts.isIntList() || !dims.isIntList() || dims.toIntList().size() != 1 || shifts.toIntList().size() != 1)
+    return false;
+  const std::int64_t size = self.dim() == 0 ? 0 : self.size(dims.toIntList().get(0));
+  return size > 0 && shifts.toIntList().get(0) % size != 0;
+}
 
 // Ops whose CPU kernels give their result the memory format of their first argument, and whose Meta kernels do not. For
 // max_unpool2d it is more than speed: where two elements go to one place, the layout decides which comes last.
-constexpr std::array<std::string_view, 10> format_keeping_names = {
-    "aten::max_unpool2d",      "aten::reflection_pad2d",
-    "aten::replication_pad2d", "aten::reflection_pad3d",
-    "aten::replication_pad3d", "aten::native_channel_shuffle",
-    "aten::pixel_shuffle",     "aten::pixel_unshuffle",
-    "aten::channel_shuffle",   "aten::roll"};
+constexpr std::array<std::string_view, 9> format_keeping_names = {
+    "aten::max_unpool2d",     "aten::reflection_pad2d",  "aten::replication_pad2d",
+    "aten::reflection_pad3d", "aten::replication_pad3d", "aten::native_channel_shuffle",
+    "aten::pixel_shuffle",    "aten::pixel_unshuffle",   "aten::channel_shuffle"};
 
 // Where CPU's results have another form than Meta says.
 void correct(const Call& call, Shapes& shapes) {
@@ -298,6 +307,13 @@ void correct(const Call& call, Shapes& shapes) {
       std::find(format_keeping_names.begin(), format_keeping_names.end(), name) != format_keeping_names.end()) {
     const auto format = call.arguments[0].toTensor().suggest_memory_format();
     shapes.fresh[0] = in_format(shapes.fresh[0].shape.sizes_arrayref().vec(), shapes.fresh[0].dtype, format);
+  } else if (name == "aten::roll" && shapes.fresh.size() == 1 && rolls_one_dimension(call)) {
+    // By a concatenation of two parts; in other cases by steps whose results are contiguous.
+    shapes.fresh[0] = in_format(shapes.fresh[0].shape.sizes_arrayref().vec(), shapes.fresh[0].dtype,
+                                call.arguments[0].toTensor().suggest_memory_format());
+  } else if (name == "aten::batch_norm_backward" || name == "aten::native_batch_norm_backward") {
+    for (std::size_t i = 0; i < shapes.fresh.size(); ++i)
+      if (!call.arguments[output_mask].toListRef()[i].toBool()) shapes.fresh[i] = ResultShape();
   } else if (name == "aten::_native_multi_head_attention" && shapes.fresh.size() == 2 &&
              !call.arguments[need_weights].toBool()) {
     shapes.fresh[1] = ResultShape();

@@ -178,7 +178,7 @@ bool eye(const Call& call, Shapes& shapes) {
 
 // _logcumsumexp: its kernel is for numbers with a logarithm, and the dimension has been checked before.
 bool scans(const at::Tensor& self) {
-  return at::isFloatingType(self.scalar_type()) || at::isComplexType(self.scalar_type());
+  return is_floating(self) || self.scalar_type() == at::kComplexFloat || self.scalar_type() == at::kComplexDouble;
 }
 bool scanned(const Call& call, Shapes& shapes) {
   if (!scans(tensor_of(call, 0))) return false;
@@ -186,7 +186,8 @@ bool scanned(const Call& call, Shapes& shapes) {
   return true;
 }
 bool scanned_output(const Call& call, Shapes& shapes) {
-  return scans(tensor_of(call, 0)) && sized_output(call, shapes, tensor_of(call, 0).sizes());
+  const at::Tensor &self = tensor_of(call, 0), &out = tensor_of(call, call.arguments.size() - 1);
+  return scans(self) && out.scalar_type() == self.scalar_type() && sized_output(call, shapes, self.sizes());
 }
 
 bool steps(const Call& call, Shapes& shapes) { return sized_output(call, shapes, {call.arguments[2].toInt()}); }

@@ -274,7 +274,7 @@ bool cross_entropy_backward(const Call& call, Shapes& shapes) {
   return true;
 }
 
-constexpr std::array<NamedShapeRule, 17> rules = {{
+constexpr std::array<NamedShapeRule, 18> rules = {{
     {"native_layer_norm", layer_norm},
     {"native_layer_norm_backward", layer_norm_backward},
     {"native_group_norm", group_norm},
@@ -283,6 +283,7 @@ constexpr std::array<NamedShapeRule, 17> rules = {{
     {"_native_batch_norm_legit", batch_norm},
     {"_native_batch_norm_legit.no_stats", batch_norm_no_statistics},
     {"_batch_norm_with_update", batch_norm_with_update},
+    {"batch_norm_backward", batch_norm_backward},
     {"native_batch_norm_backward", batch_norm_backward},
     {"_scaled_dot_product_flash_attention_for_cpu", attention},
     {"_scaled_dot_product_flash_attention_for_cpu_backward", attention_backward},

@@ -13,7 +13,6 @@ Clock::Clock(const Clock& other) : prune_at_(other.prune_at_) {
 Clock::Clock(Clock&& other) noexcept { take(other); }
 
 Clock& Clock::assign(const Clock& other) {
-  if (this == &other) return *this;
   size_ = 0;  // nothing to carry over when the storage grows
   reserve(other.size_);
   std::copy_n(other.entries_, other.size_, entries_);

@@ -33,6 +33,7 @@ class Clock {
   Clock(const Clock& other);
   Clock(Clock&& other) noexcept;
   Clock& operator=(const Clock& other) {
+    if (this == &other) return *this;
     if (other.size_ == 0) {  // as in a program of one stream
       size_ = 0;
       prune_at_ = other.prune_at_;
@@ -58,8 +59,7 @@ class Clock {
   // predicate is called for a constant number of positions per position merged, on average.
   template <typename Complete>
   void merge(const Clock& other, Complete&& complete) {
-    if (other.empty()) return;
-    merge(other);
+    if (!other.empty()) merge(other);
     if (size_ >= prune_at_) {
       prune(complete);
       // Twice the survivors: however many of them there are, each prune is paid for by as many merged entries.

@@ -118,7 +118,7 @@ std::shared_ptr<detail::FunctionState> compile(detail::DeviceState& device, std:
     if (loaded.ok()) break;
     // One that was kept since another day may need what is no longer there.
     const bool images_fault = loaded.code() == StatusCode::invalid_argument;
-    if (again || !images_fault || !cache.reject(*compiler, request, image)) throw_if_failed(std::move(loaded));
+    if (again || !images_fault || !cache.reject(*compiler, request, image)) throw_if_failed(loaded);
   }
   return std::make_shared<detail::FunctionState>(device, entries.front(), std::move(kernel));
 }

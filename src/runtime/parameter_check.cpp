@@ -28,10 +28,18 @@ std::string name_of(const ParameterDescription& parameter) {
 }
 
 // An address, as a number or in a class of its own (DevicePtr), for a pointer.
+bool fits(ParameterKind stated, std::uint64_t stated_bytes, ParameterKind compiled, std::uint64_t compiled_bytes) {
+  if (stated_bytes != compiled_bytes) return false;
+  return stated == compiled || (compiled == ParameterKind::pointer &&
+                                (stated == ParameterKind::other || stated == ParameterKind::unsigned_integer));
+}
+
 bool fits(const ParameterDescription& stated, const ParameterDescription& compiled) {
-  if (stated == compiled) return true;
-  return compiled.kind == ParameterKind::pointer && stated.bytes == compiled.bytes &&
-         (stated.kind == ParameterKind::other || stated.kind == ParameterKind::unsigned_integer);
+  if (stated.kind == ParameterKind::buffer || stated.kind == ParameterKind::buffer_of_const) {
+    return stated.kind == compiled.kind &&
+           fits(stated.element, stated.element_bytes, compiled.element, compiled.element_bytes);
+  }
+  return fits(stated.kind, stated.bytes, compiled.kind, compiled.bytes);
 }
 
 }  // namespace

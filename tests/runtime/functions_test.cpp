@@ -217,6 +217,28 @@ TEST_F(Functions, ASignatureThatIsNotTheSourcesIsRefused) {  // D-03
   static_cast<void>(ctx.compile_function<Scale>(text, "scale"));
 }
 
+TEST_F(Functions, ABufferOfPointersIsOneOfAddresses) {
+  const DeviceContext ctx(0);
+  const DeviceStream s = ctx.create_stream();
+  const std::string text = R"(
+extern "C" MOJO_KERNEL void first(mojo::Buffer<const float*> rows, mojo::Buffer<float> out) { out[0] = rows[1][2]; }
+)";
+  const auto numbers = ctx.compile_function<void(Buffer<std::uint64_t>, Buffer<float>)>(text, "first");
+  const auto pointers = ctx.compile_function<void(Buffer<DevicePtr>, Buffer<float>)>(text, "first");
+  static_cast<void>(ctx.compile_function<void(Buffer<const float*>, Buffer<float>)>(text, "first"));
+  EXPECT_THROW(static_cast<void>(ctx.compile_function<void(Buffer<float>, Buffer<float>)>(text, "first")), Error);
+  auto data = ctx.allocate<float>(4, s);
+  s.fill(data, 7.0F);
+  auto rows = ctx.allocate<DevicePtr>(2, s);
+  const std::vector<DevicePtr> addresses(2, data.data());
+  s.copy(rows, addresses);
+  auto out = ctx.allocate<float>(1, s);
+  s.enqueue_function(pointers, {}, rows, out);
+  std::vector<float> back(1);
+  s.copy(back, out);
+  EXPECT_EQ(back[0], 7.0F);
+}
+
 enum class Color : std::int16_t { red = 3 };
 
 TEST_F(Functions, EveryKindOfParameterIsKnownOnBothSides) {  // D-03

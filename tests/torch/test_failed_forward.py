@@ -80,6 +80,18 @@ def test_segment_reduce_survives_bad_offsets(offsets):
     )
 
 
+def test_results_that_a_mask_says_are_not_wanted_are_none(device):
+    x = torch.randn(2, 3, 4, 4)
+    weight, bias = (torch.randn(3).requires_grad_() for _ in range(2))
+    gradients = []
+    for place in ("cpu", device):
+        mean, var = torch.zeros(3, device=place), torch.ones(3, device=place)
+        w, b = (v.detach().to(place).requires_grad_() for v in (weight, bias))
+        out = torch.ops.aten._batch_norm_with_update(x.to(place), w, b, mean, var, 0.1, 1e-5)[0]
+        gradients.append([g.cpu() for g in torch.autograd.grad(out.square().sum(), (w, b))])
+    assert all(map(torch.equal, *gradients))
+
+
 def test_attention_without_weights_gives_none(device):
     attention = torch.nn.MultiheadAttention(8, 2, batch_first=True).to(device).eval()
     x = torch.randn(2, 5, 8, device=device)

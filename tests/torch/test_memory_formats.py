@@ -13,6 +13,8 @@ CASES = {
     "replicate 3d": (5, lambda x: F.pad(x, (1, 1, 1, 1, 1, 1), "replicate")),
     "constant": (4, lambda x: F.pad(x, (1, 1, 1, 1))),
     "roll": (4, lambda x: torch.roll(x, 1, 2)),
+    "roll by a turn": (4, lambda x: torch.roll(x, x.shape[1], 1)),
+    "roll of all": (4, lambda x: torch.roll(x, 3)),
     "channel_shuffle": (4, lambda x: torch.channel_shuffle(x, 2)),
     "pixel_shuffle": (4, lambda x: F.pixel_shuffle(x, 2)),
     "pixel_unshuffle": (4, lambda x: F.pixel_unshuffle(x, 2)),

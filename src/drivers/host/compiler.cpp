@@ -113,6 +113,7 @@ Status HostCompiler::try_program(const std::string& path) {
   identity += "\n";
   identity += abi[0].text;
   folders_ = include_folders(probe.output);
+  std::erase(folders_, "/usr/local/include");  // not the compiler's, and changes without it
   options_ = std::move(options);
   identity_ = std::move(identity);
   path_ = path;

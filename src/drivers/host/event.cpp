@@ -90,7 +90,7 @@ Status HostEvent::record_on(QueueCore& queue, std::uint64_t tag) noexcept {
   record->reset(&queue, timing_, 2);  // references: this event's and the operation's
   bool at_once = false;
   // On an idle queue all work before the record is done already.
-  const Status status = queue.run_or_enqueue(
+  Status status = queue.run_or_enqueue(
       tag, at_once,
       [&] {
         if (timing_) record->time = scheduler_->clock.now();
