@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 from torch_mojo_backend import _C
+from torch_mojo_backend._units import with_unit
 
 
 def add_cache_command(commands: Any) -> None:
@@ -34,7 +35,7 @@ def run_cache_command(chosen: argparse.Namespace) -> None:
     elif chosen.action == "clean":
         size = _C.cache_totals()["bytes"]
         removed = _C.clear_cache()
-        print(f"removed {_files(removed)}, {_size(size)}, from {folder}")
+        print(f"removed {_files(removed)}, {with_unit(size)}, from {folder}")
     else:
         print(_table(folder, _C.cache_totals()))
 
@@ -45,7 +46,7 @@ def cache_line() -> str:
     if not folder:
         return "off"
     now = _C.cache_statistics()
-    return f"{folder}, {_files(now['files'])}, {_size(now['bytes'])} of {_size(now['size_limit'])}"
+    return f"{folder}, {_files(now['files'])}, {with_unit(now['bytes'])} of {with_unit(now['size_limit'])}"
 
 
 def _table(folder: str, totals: dict[str, int]) -> str:
@@ -55,7 +56,7 @@ def _table(folder: str, totals: dict[str, int]) -> str:
     rows = [
         ("directory", folder),
         ("files", str(totals["files"])),
-        ("size", f"{_size(totals['bytes'])} of {_size(totals['size_limit'])}"),
+        ("size", f"{with_unit(totals['bytes'])} of {with_unit(totals['size_limit'])}"),
         ("hits", f"{hits}{share}: {totals['memory_hits']} in memory, {totals['disk_hits']} on disk"),
         ("misses", f"{totals['misses']}, of which {totals['failures']} did not compile"),
         ("compiling", f"{totals['compile_milliseconds']} ms"),
@@ -70,12 +71,3 @@ def _table(folder: str, totals: dict[str, int]) -> str:
 
 def _files(count: int) -> str:
     return f"{count} file{'s' if count != 1 else ''}"
-
-
-def _size(count: int) -> str:
-    value = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if value < 1024:
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1024
-    return f"{value:.1f} TiB"

@@ -112,7 +112,7 @@ Status CompileCache::get(driver::Compiler& compiler, const driver::CompileReques
       status = no_memory();
     }
     self.land(key, *flight, std::move(status), image, keep);
-    if (self.misses != 0) save_statistics();
+    if (image == nullptr || !image->from_disk) save_statistics();  // it was compiled, or tried
     out = std::move(image);
     return flight->status;  // as it landed: nothing changes it any more
   } catch (const std::bad_alloc&) {
@@ -256,7 +256,7 @@ void CompileCache::save_statistics() noexcept {
   } catch (const std::bad_alloc&) {
     return;
   }
-  add_to_statistics_file(self.options.directory, now - self.saved);
+  add_to_statistics_file(self.options.directory, now, self.saved);
   self.saved = now;
 }
 
@@ -284,12 +284,13 @@ Status CompileCache::clear(std::uint64_t& removed) noexcept {
       std::erase_if(impl_->flights, [](const auto& each) { return each.second->done; });
       impl_->kept_bytes = 0;
     }
-    if (impl_->on_disk()) {
+    if (!impl_->on_disk()) return {};
+    {
       const std::lock_guard guard(impl_->saved_mutex);
       impl_->saved = statistics();
       remove_statistics_file(impl_->options.directory);
     }
-    return impl_->on_disk() ? impl_->disk.clear(removed) : Status();
+    return impl_->disk.clear(removed);
   } catch (const std::bad_alloc&) {
     return no_memory();
   }

@@ -39,18 +39,6 @@ struct CompileCacheStatistics {
   std::uint64_t written = 0, evicted = 0, rejected = 0;  // files; rejected: there, but damaged or of something else
 
   bool operator==(const CompileCacheStatistics&) const = default;
-  // What was counted between two states of one object.
-  friend CompileCacheStatistics operator-(const CompileCacheStatistics& a, const CompileCacheStatistics& b) {
-    return {a.memory_hits - b.memory_hits,
-            a.disk_hits - b.disk_hits,
-            a.misses - b.misses,
-            a.failures - b.failures,
-            a.compile_milliseconds - b.compile_milliseconds,
-            a.load_milliseconds - b.load_milliseconds,
-            a.written - b.written,
-            a.evicted - b.evicted,
-            a.rejected - b.rejected};
-  }
 };
 
 struct CompileCacheUsage {

@@ -69,7 +69,8 @@ bool is_ours(int descriptor) {
 
 }  // namespace
 
-void add_to_statistics_file(const std::string& directory, const CompileCacheStatistics& more) noexcept {
+void add_to_statistics_file(const std::string& directory, const CompileCacheStatistics& now,
+                            const CompileCacheStatistics& before) noexcept {
   try {
     const base::Descriptor file(
         open(path_in(directory).c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
@@ -78,7 +79,7 @@ void add_to_statistics_file(const std::string& directory, const CompileCacheStat
       if (errno != EINTR) return;  // a file system without locks
     }
     CompileCacheStatistics sum = read_from(file.get());
-    for (const Count& count : counts) sum.*count.member += more.*count.member;
+    for (const Count& count : counts) sum.*count.member += now.*count.member - before.*count.member;
     const std::string text = as_text(sum);
     // Counts only grow, so does the text: it needs no cutting, and a write that is cut short is repaired by the next.
     static_cast<void>(pwrite(file.get(), text.data(), text.size(), 0) < 0);

@@ -9,8 +9,9 @@
 
 namespace mojo::jit {
 
-// Adds to the folder's counts. Creates the file, not the folder.
-void add_to_statistics_file(const std::string& directory, const CompileCacheStatistics& more) noexcept;
+// Adds to the folder's counts what was counted between two states of one cache. Creates the file, not the folder.
+void add_to_statistics_file(const std::string& directory, const CompileCacheStatistics& now,
+                            const CompileCacheStatistics& before = {}) noexcept;
 CompileCacheStatistics read_statistics_file(const std::string& directory) noexcept;
 // Counts from zero again.
 void remove_statistics_file(const std::string& directory) noexcept;

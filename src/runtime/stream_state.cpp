@@ -46,7 +46,6 @@ Status StreamState::record(driver::Event& event, std::uint64_t& number, ordering
 Status StreamState::wait(driver::Event& event, const StreamState& recorded, std::uint64_t number,
                          const ordering::Clock& clock) noexcept {
   if (&recorded == this) return {};
-  MOJO_RETURN_IF_ERROR(runtime::usable());
   if (recorded.completed() >= number) return {};
   const std::lock_guard lock(mutex_);
   if (clock_.dominates({recorded.uid_, number})) return {};  // an earlier wait has seen to it

@@ -62,7 +62,7 @@ class StreamState final : public driver::FailureSink {
 
   // Records `event` and copies the clock at that point, both as one step.
   Status record(driver::Event& event, std::uint64_t& number, ordering::Clock& clock) noexcept;
-  // Waits for `event`, recorded on `recorded` as its operation `number` with `clock`; costs no driver call if that is
+  // For a caller that has asked usable(). Waits for `event`, recorded on `recorded` as its operation `number` with `clock`; costs no driver call if that is
   // already complete or ordered.
   Status wait(driver::Event& event, const StreamState& recorded, std::uint64_t number,
               const ordering::Clock& clock) noexcept;

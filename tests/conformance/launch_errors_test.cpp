@@ -55,19 +55,9 @@ TEST(LaunchFaults, EachCallOnTheWayToALaunchMayFail) {
     MOJO_OK(device->create_queue({}, q));
     jit::CompileCache fresh({.directory = ""});
     const auto once = [&]() -> Status {
-      const std::vector<std::string> entries{"nothing"};
-      driver::CompileRequest request;
-      request.source = "extern \"C\" MOJO_KERNEL void nothing() {}";
-      request.entries = entries;
-      request.headers = jit::dialect_headers();
-      driver::Compiler* compiler = nullptr;
-      jit::CompiledImagePtr image;
-      std::unique_ptr<driver::Module> module;
       std::unique_ptr<driver::Kernel> k;
-      MOJO_RETURN_IF_ERROR(device->compiler(compiler));
-      MOJO_RETURN_IF_ERROR(fresh.get(*compiler, request, image));
-      MOJO_RETURN_IF_ERROR(device->load_module(image->bytes, module));
-      MOJO_RETURN_IF_ERROR(module->kernel("nothing", k));
+      MOJO_RETURN_IF_ERROR(
+          test::compile_kernel(*device, fresh, "extern \"C\" MOJO_KERNEL void nothing() {}", "nothing", k));
       driver::Launch l;
       l.kernel = k.get();
       MOJO_RETURN_IF_ERROR(q->launch(l, 0));
@@ -161,20 +151,9 @@ void run_alone(const std::string& body, unsigned blocks) {
   ConformanceBase base(host::make_host_driver(host_options(2)));
   auto device = base.open();
   auto q = base.queue(*device);
-  const std::vector<std::string> entries{"f"};
   const std::string source = "extern \"C\" MOJO_KERNEL void f(mojo::Buffer<int> x) { " + body + " }\n";
-  driver::CompileRequest request;
-  request.source = source;
-  request.entries = entries;
-  request.headers = jit::dialect_headers();
-  driver::Compiler* compiler = nullptr;
-  jit::CompiledImagePtr image;
-  std::unique_ptr<driver::Module> module;
   std::unique_ptr<driver::Kernel> k;
-  MOJO_OK(device->compiler(compiler));
-  MOJO_OK(cache().get(*compiler, request, image));
-  MOJO_OK(device->load_module(image->bytes, module));
-  MOJO_OK(module->kernel("f", k));
+  MOJO_OK(test::compile_kernel(*device, cache(), source, "f", k));
   std::vector<int> memory(64, 0x7fffffff);
   const Buffer x{reinterpret_cast<std::uint64_t>(memory.data()), memory.size()};
   const void* const arguments[] = {&x};

@@ -7,7 +7,7 @@
 
 #include "conformance/driver_under_test.h"
 #include "jit/compile_cache.h"
-#include "jit/dialect.h"
+#include "support/kernel_source.h"
 
 namespace mojo::conformance {
 
@@ -33,24 +33,12 @@ class Launches : public Conformance {
   Launches() : device_(open()), queue_(queue(*device_)) {}
 
   Status compile(const std::string& source, const std::string& name, jit::CompiledImagePtr& image,
-                 std::vector<std::string> options = {}) {
-    driver::Compiler* compiler = nullptr;
-    MOJO_RETURN_IF_ERROR(device_->compiler(compiler));
-    const std::vector<std::string> entries{name};
-    driver::CompileRequest request;
-    request.source = source;
-    request.entries = entries;
-    request.headers = jit::dialect_headers();
-    request.options = options;
-    return cache().get(*compiler, request, image);
+                 const std::vector<std::string>& options = {}) {
+    return test::compile_source(*device_, cache(), source, name, image, options);
   }
   std::unique_ptr<driver::Kernel> kernel(const std::string& source, const std::string& name) {
-    jit::CompiledImagePtr image;
-    Status status = compile(source, name, image);
-    std::unique_ptr<driver::Module> module;
     std::unique_ptr<driver::Kernel> out;
-    if (status.ok()) status = device_->load_module(image->bytes, module);
-    if (status.ok()) status = module->kernel(name, out);
+    const Status status = test::compile_kernel(*device_, cache(), source, name, out);
     EXPECT_TRUE(status.ok()) << status.message();
     return out;
   }

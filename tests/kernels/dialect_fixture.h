@@ -7,7 +7,7 @@
 
 #include "conformance/driver_under_test.h"
 #include "jit/compile_cache.h"
-#include "jit/dialect.h"
+#include "support/kernel_source.h"
 
 namespace mojo::kernels {
 
@@ -18,31 +18,13 @@ class Dialect : public testing::Test {
     EXPECT_TRUE(driver_->open(0, device_).ok());
     EXPECT_TRUE(device_->create_queue({}, queue_).ok());
   }
-  static driver::CompileRequest request(const std::string& source) {
-    static const std::vector<std::string> entries{"f"};
-    // The dialect has no warnings of its own.
-    static const std::vector<std::string> options{"-Wall", "-Wextra", "-Werror", "-Wno-unused-variable"};
-    driver::CompileRequest r;
-    r.source = source;
-    r.entries = entries;
-    r.headers = jit::dialect_headers();
-    r.options = options;
-    return r;
-  }
   Status compile(const std::string& source, jit::CompiledImagePtr& image) {
-    static jit::CompileCache cache({.directory = ""});
-    driver::Compiler* compiler = nullptr;
-    MOJO_RETURN_IF_ERROR(device_->compiler(compiler));
-    return cache.get(*compiler, request(source), image);
+    return test::compile_source(*device_, cache(), source, "f", image, options());
   }
   template <class... Arguments>
   void run(const std::string& source, driver::Dim3 grid, driver::Dim3 block, Arguments... arguments) {
-    jit::CompiledImagePtr image;
-    MOJO_OK(compile(source, image));
-    std::unique_ptr<driver::Module> module;
-    MOJO_OK(device_->load_module(image->bytes, module));
     std::unique_ptr<driver::Kernel> kernel;
-    MOJO_OK(module->kernel("f", kernel));
+    MOJO_OK(test::compile_kernel(*device_, cache(), source, "f", kernel, options()));
     const void* pointers[] = {&arguments...};
     const std::uint32_t sizes[] = {sizeof(arguments)...};
     driver::Launch launch;
@@ -61,6 +43,17 @@ class Dialect : public testing::Test {
   template <class T>
   static Buffer view(std::vector<T>& v) {
     return {v.data(), v.size()};
+  }
+
+ private:
+  static jit::CompileCache& cache() {
+    static jit::CompileCache compiled({.directory = ""});
+    return compiled;
+  }
+  // The dialect has no warnings of its own.
+  static const std::vector<std::string>& options() {
+    static const std::vector<std::string> all{"-Wall", "-Wextra", "-Werror", "-Wno-unused-variable"};
+    return all;
   }
 
  private:

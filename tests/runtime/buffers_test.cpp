@@ -6,25 +6,12 @@
 #include <thread>
 
 #include "support/host_fixture.h"
+#include "support/refusal.h"
 
 namespace mojo::test {
 namespace {
 
 using Buffers = HostRuntime;
-
-template <class F>
-std::string refusal_of(F&& call, StatusCode code) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    return error.what();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return {};
-}
-
-bool mentions(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 std::vector<float> counting(std::size_t n) {
   std::vector<float> values(n);

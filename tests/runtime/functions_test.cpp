@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "support/host_fixture.h"
+#include "support/refusal.h"
 
 namespace mojo::test {
 namespace {
@@ -35,20 +36,6 @@ extern "C" MOJO_KERNEL void nothing() {}
 using Scale = void(Buffer<const float>, Buffer<float>, float, std::uint32_t);
 
 using Functions = HostRuntime;
-
-template <class F>
-std::string refusal_of(F&& call, StatusCode code) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    return error.what();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return {};
-}
-
-bool mentions(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 TEST_F(Functions, OwnersAndViewsArePassedWhereABufferIsAskedFor) {  // D-03
   const DeviceContext ctx(0);

@@ -12,6 +12,7 @@ import torch
 
 from torch_mojo_backend import _C
 from torch_mojo_backend._registration import DEVICE_TYPE
+from torch_mojo_backend._units import with_unit
 from torch_mojo_backend.mojo._lifecycle import is_initialized
 from torch_mojo_backend.mojo._utils import DeviceLike, _get_device_index, _index_or_none
 
@@ -165,7 +166,7 @@ def memory_summary(device: DeviceLike = None, abbreviated: bool = False) -> str:
             if pool != "all" and abbreviated:
                 continue
             figures = [stats.get(f"{metric}.{pool}.{part}", 0) for part in ("current", "peak", "allocated", "freed")]
-            cells = " | ".join(f"{_with_unit(figure) if size else figure:>10}" for figure in figures)
+            cells = " | ".join(f"{with_unit(figure) if size else figure:>10}" for figure in figures)
             lines.append(f"| {name:21} | {cells} |")
     lines.append("|" + "=" * width + "|")
     return "\n".join(lines) + "\n"
@@ -182,15 +183,6 @@ _SUMMARY_ROWS = (
     ("segment", "segments", False),
     ("inactive_split", "not releasable blocks", False),
 )
-
-
-def _with_unit(size: int) -> str:
-    amount = float(size)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if amount < 1024:
-            return f"{size} B" if unit == "B" else f"{amount:.1f} {unit}"
-        amount /= 1024
-    return f"{amount:.1f} TiB"
 
 
 def host_memory_stats() -> OrderedDict[str, Any]:
